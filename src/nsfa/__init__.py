@@ -1,0 +1,2 @@
+"""Bayesian sparse factor analysis."""
+__version__ = "0.1.0.dev0"

@@ -1,0 +1,269 @@
+"""The data a chain sees: features × samples, centred and scaled, with its holes listed.
+
+The one place where the user's (samples × features) becomes the model's (features × samples), where NaN becomes a
+list of holes, and where results go back to the user's units.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from nsfa.kernels import Bools, Floats, Holes, Ints
+
+SCALES = ("feature", "global", None)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Values (D, N) of the features that vary, zero-filled where missing, and what is needed to go back.
+
+    ``values`` is dense and centred, or sparse and uncentred with ``offset`` (D,) holding the centres. ``power`` (D,)
+    is Σ_n y_dn² and ``count`` (D,) the number of observed entries. ``center`` and ``scale`` are per feature of the
+    user's table (n_features,); ``kept`` (D,) are the positions of the modelled features in it.
+    """
+
+    values: Any
+    offset: Floats | None
+    power: Floats
+    count: Floats
+    feature_holes: Holes
+    pattern: Ints
+    pattern_holes: Holes
+    center: Floats
+    scale: Floats
+    kept: Ints
+    n_features: int
+    feature_names: tuple[str, ...] | None = None
+    missing: Bools | None = field(default=None, repr=False)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(features, samples) of the modelled part."""
+        return self.values.shape  # type: ignore[no-any-return]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no entry is missing."""
+        return self.missing is None
+
+    def replace_values(self, values: Floats) -> None:
+        """Overwrite dense values in place, keeping the pattern of holes (used when data are simulated anew)."""
+        self.values[:] = values if self.missing is None else np.where(self.missing, 0.0, values)
+        self.power[:] = np.einsum("dn,dn->d", self.values, self.values)
+
+
+def observe(X: Any, scale: str | None = "feature", center: bool = True) -> Observed:
+    """Check a samples × features table and prepare it for sampling.
+
+    Accepts an ndarray, a DataFrame, anything NumPy can read, or a scipy sparse matrix (zeros are observed zeros). NaN
+    is missing. Raises ValueError with one sentence when the table cannot be used; warns about features that do not
+    vary, which are left out of the model and get zero loadings.
+    """
+    if scale not in SCALES:
+        raise ValueError(f"scale must be 'feature', 'global' or None. Got {scale!r}.")
+    names = _names(X)
+    if sp.issparse(X):
+        return _observe_sparse(X, scale, center, names)
+    table = _as_float_table(X)
+    missing = np.isnan(table)
+    _check_table(table, missing, names)
+    return _observe_dense(table, missing, scale, center, names)
+
+
+def _names(X: Any) -> tuple[str, ...] | None:
+    columns = getattr(X, "columns", None)
+    return None if columns is None else tuple(str(c) for c in columns)
+
+
+def _as_float_table(X: Any) -> Floats:
+    """A fresh float64 array of the table, or one sentence about why there is none."""
+    array = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
+    if array.ndim != 2:
+        raise ValueError(
+            f"X must be 2-D, samples × features. Got an array of {array.ndim} dimension(s), shape {array.shape}; "
+            "use X.reshape(1, -1) for one sample or X.reshape(-1, 1) for one feature."
+        )
+    if np.iscomplexobj(array):
+        raise ValueError("X must be real. Complex data not supported; pass its real part, or real and imaginary parts.")
+    try:
+        # C order of the transpose is what the engine stores, so the copy is the transpose
+        return np.array(array, dtype=np.float64, order="F")
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"X must hold numbers, with NaN for missing entries. Got {_first_text(array)}; "
+            "remove text columns or convert them to numbers."
+        ) from None
+
+
+def _first_text(array: Any) -> str:
+    for (row, column), value in np.ndenumerate(array):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return f"{value!r} at row {row}, column {column}"
+    return f"dtype {array.dtype}"
+
+
+def _label(names: tuple[str, ...] | None, index: int) -> str:
+    return f"feature {index}" if names is None else f"feature {names[index]!r}"
+
+
+def _check_shape(n_samples: int, n_features: int) -> None:
+    if n_samples < 2 or n_features < 2:
+        raise ValueError(
+            f"X must have at least 2 samples and 2 features. Got {n_samples} sample(s) × {n_features} feature(s); "
+            "rows are samples and columns are features."
+        )
+
+
+def _check_table(table: Floats, missing: Bools, names: tuple[str, ...] | None) -> None:
+    _check_shape(*table.shape)
+    infinite = np.argwhere(np.isinf(table))
+    if len(infinite):
+        row, column = infinite[0]
+        raise ValueError(
+            f"X must be finite or NaN (missing). Got {table[row, column]} at sample {row}, {_label(names, column)} "
+            f"({len(infinite)} infinite entries in all); replace infinities by NaN or by numbers."
+        )
+    empty = np.flatnonzero(missing.all(axis=0))
+    if len(empty):
+        raise ValueError(
+            f"Every feature must have an observed value. Got only NaN in {_label(names, empty[0])} "
+            f"({len(empty)} such feature(s)); drop it."
+        )
+    empty = np.flatnonzero(missing.all(axis=1))
+    if len(empty):
+        raise ValueError(
+            f"Every sample must have an observed value. Got only NaN in sample {empty[0]} "
+            f"({len(empty)} such sample(s)); drop it."
+        )
+
+
+def _scales(variance: Floats, count: Floats, scale: str | None) -> Floats:
+    """Divisor per feature; 1 where there is nothing to divide by."""
+    if scale is None:
+        return np.ones_like(variance)
+    if scale == "global":
+        variance = np.full_like(variance, np.average(variance, weights=count))
+    out: Floats = np.where(variance > 0, np.sqrt(variance), 1.0)
+    return out
+
+
+def _varying(spread: Floats, size: Floats, names: tuple[str, ...] | None) -> Ints:
+    """Positions of the features that vary; warn once about the others."""
+    flat = np.flatnonzero(spread <= 1e-12 * size)
+    if len(flat):
+        shown = ", ".join(_label(names, i) for i in flat[:5]) + (" …" if len(flat) > 5 else "")
+        warnings.warn(
+            f"{len(flat)} feature(s) do not vary and get zero loadings: {shown}. Drop them to silence this.",
+            UserWarning,
+            stacklevel=4,
+        )
+    kept = np.setdiff1d(np.arange(len(spread)), flat)
+    if len(kept) < 2:
+        raise ValueError(f"At least 2 features must vary. Got {len(kept)}; check how the table was scaled.")
+    return kept
+
+
+def _observe_dense(
+    table: Floats, missing: Bools, scale: str | None, center: bool, names: tuple[str, ...] | None
+) -> Observed:
+    n_samples, n_features = table.shape
+    count = (n_samples - missing.sum(axis=0)).astype(np.float64)
+    table[missing] = 0.0
+    # divide by the largest entry first: squares of 1e200 overflow, variances do not need to
+    size = np.abs(table).max(axis=0)
+    unit = np.where(size > 0, size, 1.0)
+    table /= unit
+    mean = table.sum(axis=0) / count
+    deviation = np.where(missing, 0.0, table - mean)
+    variance = np.einsum("nd,nd->d", deviation, deviation) / count
+    if center:
+        kept = _varying(np.sqrt(variance), np.ones(n_features), names)
+    else:
+        mean, deviation, kept = np.zeros(n_features), table, np.arange(n_features)
+    divisor = _scales(variance * unit**2, count, scale)
+    values = np.ascontiguousarray((deviation * (unit / divisor)).T[kept])
+    gone = missing.T[kept]
+    patterns, pattern = _patterns(gone)
+    return Observed(
+        values=values,
+        offset=None,
+        power=np.einsum("dn,dn->d", values, values),
+        count=count[kept],
+        feature_holes=_holes(gone),
+        pattern=pattern,
+        pattern_holes=_holes(patterns),
+        center=mean * unit,
+        scale=divisor,
+        kept=kept,
+        n_features=n_features,
+        feature_names=names,
+        missing=gone if gone.any() else None,
+    )
+
+
+def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, ...] | None) -> Observed:
+    _check_shape(*X.shape)
+    if X.dtype.kind not in "buif":
+        raise ValueError(f"X must hold real numbers. Got a sparse matrix of dtype {X.dtype}.")
+    table = sp.csc_array(X, dtype=np.float64, copy=True)
+    table.sum_duplicates()
+    if not np.isfinite(table.data).all():
+        raise ValueError(
+            "A sparse X must be finite: its empty places are zeros, so it cannot hold missing entries. "
+            "Got NaN or infinity; pass a dense array with NaN for missing entries."
+        )
+    n_samples, n_features = table.shape
+    mean = np.asarray(table.mean(axis=0)).ravel()
+    variance = np.maximum(np.asarray(table.multiply(table).mean(axis=0)).ravel() - mean**2, 0.0)
+    size = np.abs(table).max(axis=0).toarray().ravel()
+    if center:
+        kept = _varying(np.sqrt(variance), 1e4 * np.where(size > 0, size, 1.0), names)
+    else:
+        mean, kept = np.zeros(n_features), np.arange(n_features)
+    count = np.full(n_features, float(n_samples))
+    divisor = _scales(variance, count, scale)
+    values = sp.csr_array((table @ sp.diags_array(1.0 / divisor)).T)[kept]
+    offset = (mean / divisor)[kept]
+    power = np.asarray(values.multiply(values).sum(axis=1)).ravel() - n_samples * offset**2
+    return Observed(
+        values=values,
+        offset=offset,
+        power=power,
+        count=count[kept],
+        feature_holes=_no_holes(len(kept)),
+        pattern=np.zeros(n_samples, dtype=np.int64),
+        pattern_holes=_no_holes(1),
+        center=mean,
+        scale=divisor,
+        kept=kept,
+        n_features=n_features,
+        feature_names=names,
+    )
+
+
+def _no_holes(n_rows: int) -> Holes:
+    return Holes(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(n_rows, np.bool_))
+
+
+def _holes(missing: Bools) -> Holes:
+    """List each row's missing entries, or its observed ones where those are fewer."""
+    if not missing.any():
+        return _no_holes(len(missing))
+    rebuild = 2 * missing.sum(axis=1) > missing.shape[1]
+    listed = missing ^ rebuild[:, None]
+    pointer = np.concatenate([[0], np.cumsum(listed.sum(axis=1))]).astype(np.int64)
+    return Holes(pointer, np.nonzero(listed)[1].astype(np.int32), rebuild)
+
+
+def _patterns(missing: Bools) -> tuple[Bools, Ints]:
+    """Distinct columns of a (D, N) missing mask, as rows, and which of them each column is."""
+    packed = np.packbits(missing, axis=0).T
+    _, first, pattern = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    return missing[:, first].T, np.asarray(pattern, dtype=np.int64).ravel()

@@ -1,0 +1,143 @@
+"""The array functions a backend must supply, and how to get one.
+
+``reference`` is plain NumPy and is the specification; ``numba`` is the compiled CPU backend. Both draw from the same
+counter-based streams (``streams``), so that the tests can compare them number by number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from nsfa.data import Observed
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+BACKENDS = ("numba", "reference")
+
+
+class Holes(NamedTuple):
+    """For each row, the entries that separate its observed set from the complete one.
+
+    ``index[pointer[i]:pointer[i + 1]]`` are row i's missing entries where ``rebuild[i]`` is false, and its observed
+    entries where it is true (when fewer are observed than missing).
+    """
+
+    pointer: Ints
+    index: NDArray[np.int32]
+    rebuild: Bools
+
+
+class Rows(NamedTuple):
+    """What the conditional of a feature's loadings needs: its products with the scores, and its precisions.
+
+    cross (D, K) is Y X; gram (K, K) is XᵀX over all samples; loading_precision is (1, K), or (D, K) per element.
+    """
+
+    cross: Floats
+    gram: Floats
+    scores: Floats
+    holes: Holes
+    noise_precision: Floats
+    loading_precision: Floats
+
+
+class Projection(NamedTuple):
+    """What the conditional of a sample's scores needs.
+
+    projection (N, K) is Yᵀ diag(τ) G; information (K, K) is Gᵀ diag(τ) G over all features; pattern (N,) says which row
+    of ``holes`` is a sample's set of missing features.
+    """
+
+    projection: Floats
+    information: Floats
+    loadings: Floats
+    noise_precision: Floats
+    pattern: Ints
+    holes: Holes
+
+
+class Births(NamedTuple):
+    """What births and deaths of the features' own factors need.
+
+    residual (D,) leaves the features' own factors out; own_count and own_square (D,) are their number and Σg² now.
+    cumulative is the proposal's distribution function over 0, 1, …; weight is log prior − log proposal of those
+    counts. New slab precisions are Gamma(slab_shape, slab_rate), or all slab_rate where slab_shape is 0.
+    """
+
+    residual: Floats
+    noise_precision: Floats
+    count: Floats
+    own_count: Ints
+    own_square: Floats
+    cumulative: Floats
+    weight: Floats
+    slab_shape: float
+    slab_rate: float
+
+
+class Born(NamedTuple):
+    """Which features accepted their proposal (D,), and feature, loading and slab precision of each new factor."""
+
+    accepted: Bools
+    row: Ints
+    loading: Floats
+    precision: Floats
+
+
+class Kernels(Protocol):
+    """A backend: everything in a sweep whose cost grows with features or samples times factors."""
+
+    def cross(self, data: Observed, scores: Floats, out: Floats) -> None:
+        """Write Y X (D, K)."""
+
+    def project(self, data: Observed, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
+        """Return Yᵀ diag(τ) G (N, K) and Gᵀ diag(τ) G (K, K)."""
+
+    def residuals(self, loadings: Floats, active: Bools, rows: Rows, power: Floats, skip: Bools) -> Floats:
+        """Residual sum of squares of every feature (D,), with the factors marked in ``skip`` (K,) left out."""
+
+    def sweep_collapsed(
+        self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, prior: tuple[float, float], key: int
+    ) -> None:
+        """One Gibbs pass over (z, g), row after row, the factors' probabilities integrated out."""
+
+    def sweep_independent(
+        self, loadings: Floats, active: Bools, rows: Rows, logit: Floats, anchor: Ints, key: int
+    ) -> Ints:
+        """One Gibbs pass over (z, g) with given prior logits, rows independent. Returns the new usage (K,)."""
+
+    def draw_births(self, problem: Births, key: int) -> Born:
+        """Propose a new set of own factors for every feature, and accept or reject it."""
+
+    def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> None:
+        """Draw every feature's loadings from its K-variate normal conditional."""
+
+    def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
+        """Draw all scores (N, K); returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|], the part of log p(Y | G, ψ) that needs them."""
+
+    def draw_urn(
+        self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int
+    ) -> None:
+        """One Pólya-urn pass over the samples' clusters, then fresh cluster values (Dirichlet-process scores)."""
+
+
+def get_kernels(name: str = "numba", threads: int = 1) -> Kernels:
+    """Return the backend called ``name``; ``threads`` changes the speed, never a digit of the result."""
+    kernels: Any
+    if name == "numba":
+        from nsfa.kernels.numba_cpu import NumbaKernels
+
+        kernels = NumbaKernels(threads)
+    elif name == "reference":
+        from nsfa.kernels.reference import ReferenceKernels
+
+        kernels = ReferenceKernels()
+    else:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}. Got {name!r}.")
+    return kernels  # type: ignore[no-any-return]

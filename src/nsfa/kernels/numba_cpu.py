@@ -1,0 +1,131 @@
+"""The compiled CPU backend: numba row loops and BLAS products, shared out over a thread pool.
+
+Threads cost a few dozen microseconds each time they are woken, so small problems stay on the calling thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from nsfa.kernels import Born, birth_kernels, products, row_kernels, sample_kernels
+from nsfa.kernels.compiled import fill_normals
+
+if TYPE_CHECKING:
+    from nsfa.data import Observed
+    from nsfa.kernels import Births, Bools, Floats, Ints, Projection, Rows
+
+# Below this many matrix entries a chunk of work is not worth a thread.
+_WORTH_A_THREAD = 20_000
+
+
+class NumbaKernels:
+    """Compiled kernels on ``threads`` threads; see ``nsfa.kernels.Kernels`` for what each does."""
+
+    def __init__(self, threads: int = 1) -> None:
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+
+    def _each(self, function: Callable[[slice], object], parts: Iterable[slice]) -> Iterable[object]:
+        parts = list(parts)
+        if self._pool is None or len(parts) == 1:
+            return map(function, parts)
+        return self._pool.map(function, parts)
+
+    def _over_rows(self, function: Callable[[int, int], Any], n_rows: int, width: int) -> list[Any]:
+        """Call function(lo, hi) over ranges that cover the rows; its results must not depend on the ranges."""
+        wanted = min(4 * self._threads, n_rows * width // _WORTH_A_THREAD)
+        if self._pool is None or wanted < 2:
+            return [function(0, n_rows)]
+        edges = np.linspace(0, n_rows, wanted + 1).astype(int).tolist()
+        return list(self._pool.map(function, edges[:-1], edges[1:]))
+
+    def cross(self, data: Observed, scores: Floats, out: Floats) -> None:
+        products.cross(data, scores, out, self._each)
+
+    def project(self, data: Observed, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
+        return products.project(data, loadings, noise_precision, self._each)
+
+    def residuals(self, loadings: Floats, active: Bools, rows: Rows, power: Floats, skip: Bools) -> Floats:
+        out = np.empty(loadings.shape[0])
+
+        def one(lo: int, hi: int) -> None:
+            row_kernels.residual_rows(lo, hi, loadings, active, rows, power, skip, out)
+
+        self._over_rows(one, *loadings.shape)
+        return out
+
+    def sweep_collapsed(
+        self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, prior: tuple[float, float], key: int
+    ) -> None:
+        row_kernels.collapsed_rows(loadings, active, rows, usage, prior[0], prior[1], np.uint64(key))
+
+    def sweep_independent(
+        self, loadings: Floats, active: Bools, rows: Rows, logit: Floats, anchor: Ints, key: int
+    ) -> Ints:
+        def one(lo: int, hi: int) -> Ints:
+            usage = np.zeros(loadings.shape[1], dtype=np.int64)
+            row_kernels.independent_rows(lo, hi, loadings, active, rows, logit, anchor, np.uint64(key), usage)
+            return usage
+
+        return sum(self._over_rows(one, *loadings.shape))  # type: ignore[return-value]
+
+    def draw_births(self, problem: Births, key: int) -> Born:
+        def one(lo: int, hi: int) -> tuple[Any, ...]:
+            return birth_kernels.birth_rows(lo, hi, problem, np.uint64(key))  # type: ignore[no-any-return]
+
+        parts = self._over_rows(one, len(problem.residual), 4)
+        return Born(*parts[0]) if len(parts) == 1 else Born(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> None:
+        def one(lo: int, hi: int) -> None:
+            row_kernels.dense_rows(lo, hi, loadings, rows, np.uint64(key))
+
+        self._over_rows(one, loadings.shape[0], loadings.shape[1] ** 2)
+
+    def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
+        normals = np.empty(scores.shape)
+
+        def fill(lo: int, hi: int) -> None:
+            fill_normals(np.uint64(key), lo, normals[lo:hi])
+
+        self._over_rows(fill, *scores.shape)
+        holes = problem.holes
+        if holes.pointer[-1] == 0 and not holes.rebuild.any():
+            return self._scores_complete(problem, scores, normals)
+        n_patterns = len(holes.rebuild)
+        order = np.argsort(problem.pattern, kind="stable")
+        first = np.searchsorted(problem.pattern[order], np.arange(n_patterns + 1))
+
+        evidence = np.empty(n_patterns)
+
+        def one(lo: int, hi: int) -> None:
+            sample_kernels.scores_by_pattern(lo, hi, order, first, problem, scores, normals, evidence)
+
+        self._over_rows(one, n_patterns, scores.shape[1] ** 2)
+        return float(evidence.sum())
+
+    @staticmethod
+    def _scores_complete(problem: Projection, scores: Floats, normals: Floats) -> float:
+        """All samples share Λ = L Lᵀ: X = (A L⁻ᵀ + ε) L⁻¹ by two triangular solves."""
+        information = problem.information
+        information.flat[:: len(information) + 1] += 1.0
+        root, _ = lapack.dpotrf(information.T, lower=1, overwrite_a=1)
+        half = blas.dtrsm(1.0, root, problem.projection.T, lower=1, overwrite_b=1)
+        evidence = 0.5 * float(np.vdot(half.T, half.T)) - len(scores) * float(np.log(root.diagonal()).sum())
+        half += normals.T
+        scores[:] = blas.dtrsm(1.0, root, half, lower=1, trans_a=1, overwrite_b=1).T
+        return evidence
+
+    def draw_urn(
+        self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int
+    ) -> None:
+        values, sizes = np.zeros((len(cluster) + 1, scores.shape[1])), np.bincount(cluster, minlength=len(cluster) + 1)
+        values[cluster] = scores
+        sample_kernels.urn_assign(problem, values, cluster, sizes, concentration, np.uint64(key))
+        sample_kernels.urn_values(problem, values, cluster, sizes, np.uint64(key))
+        scores[:] = values[cluster]

@@ -1,0 +1,169 @@
+"""The kernels in plain NumPy: the specification that every other backend is compared with.
+
+Written to be read beside MODEL section 4, one loop per product of the formula; memory and speed come second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import cholesky, solve_triangular
+from scipy.special import ndtri
+
+from nsfa.kernels import products
+from nsfa.kernels.streams import normals, uniform_pairs
+
+if TYPE_CHECKING:
+    from nsfa.data import Observed
+    from nsfa.kernels import Bools, Floats, Holes, Ints, Projection, Rows
+
+_VALUES = 1 << 30
+
+
+def _gram(base: Floats, empty: Floats, vectors: Floats, weights: Floats, holes: Holes, row: int) -> Floats:
+    """Σ w x xᵀ over the entries observed in ``row``: ``base`` less the missing ones, or built from the observed."""
+    listed = holes.index[holes.pointer[row] : holes.pointer[row + 1]]
+    part = (weights[listed, None] * vectors[listed]).T @ vectors[listed]
+    return empty + part if holes.rebuild[row] else base - part
+
+
+def _row_gram(rows: Rows, d: int) -> Floats:
+    """S_d = Σ x_n x_nᵀ over the samples observed for feature d."""
+    ones = np.ones(len(rows.scores))
+    return _gram(rows.gram, np.zeros_like(rows.gram), rows.scores, ones, rows.holes, d)
+
+
+def entry_conditional(
+    covariate: float, gram: float, tau: float, precision: float
+) -> tuple[float, float, float]:
+    """Precision ℓ and mean μ of one loading's conditional, and the log Bayes factor of its being active.
+
+    ``covariate`` is T_dk less the other factors' part: ℓ = τ S_kk + λ, μ = τ covariate/ℓ, ½(log λ − log ℓ + ℓμ²).
+    """
+    ell = tau * gram + precision
+    mean = tau * covariate / ell
+    return ell, mean, 0.5 * (np.log(precision) - np.log(ell) + ell * mean**2)
+
+
+class ReferenceKernels:
+    """Plain-NumPy kernels; see ``nsfa.kernels.Kernels`` for what each does."""
+
+    def cross(self, data: Observed, scores: Floats, out: Floats) -> None:
+        products.cross(data, scores, out, map)
+
+    def project(self, data: Observed, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
+        return products.project(data, loadings, noise_precision, map)
+
+    def residuals(self, loadings: Floats, active: Bools, rows: Rows, power: Floats, skip: Bools) -> Floats:
+        kept = np.where(skip, 0.0, loadings)
+        out = np.empty(len(loadings))
+        for d, g in enumerate(kept):
+            out[d] = power[d] - 2 * g @ rows.cross[d] + g @ _row_gram(rows, d) @ g
+        return np.maximum(out, 0.0)
+
+    def sweep_collapsed(
+        self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, prior: tuple[float, float], key: int
+    ) -> None:
+        n_features, n_factors = loadings.shape
+        for d in range(n_features):
+            gram = _row_gram(rows, d)
+            for k in range(n_factors):
+                others = usage[k] - active[d, k]
+                weight = others + prior[0]
+                odds = np.log(weight / (prior[1] + n_features - 1 - others)) if weight > 0 else None
+                on = self._draw_entry(loadings, active, rows, gram, d, k, odds, key)
+                usage[k] += int(on) - int(active[d, k])
+                active[d, k] = on
+
+    def sweep_independent(
+        self, loadings: Floats, active: Bools, rows: Rows, logit: Floats, anchor: Ints, key: int
+    ) -> Ints:
+        n_features, n_factors = loadings.shape
+        prior = np.broadcast_to(logit, loadings.shape)
+        for d in range(n_features):
+            gram = _row_gram(rows, d)
+            for k in range(n_factors):
+                held = anchor[k] == d
+                active[d, k] = self._draw_entry(
+                    loadings, active, rows, gram, d, k, np.inf if held else prior[d, k], key
+                )
+        usage: Ints = active.sum(axis=0).astype(np.int64)
+        return usage
+
+    @staticmethod
+    def _draw_entry(
+        loadings: Floats, active: Bools, rows: Rows, gram: Floats, d: int, k: int, log_prior: float | None, key: int
+    ) -> bool:
+        """Draw one (z, g); ``log_prior`` None keeps z. Returns z and writes g."""
+        precision = rows.loading_precision[d if len(rows.loading_precision) > 1 else 0, k]
+        covariate = rows.cross[d, k] - gram[k] @ loadings[d] + gram[k, k] * loadings[d, k]
+        ell, mean, log_bayes = entry_conditional(covariate, gram[k, k], rows.noise_precision[d], precision)
+        u, v = (float(x) for x in uniform_pairs(key, d, k))
+        on = bool(active[d, k]) if log_prior is None else bool(np.log(u) - np.log1p(-u) < log_prior + log_bayes)
+        loadings[d, k] = mean + ndtri(v) / np.sqrt(ell) if on else 0.0
+        return on
+
+    def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> None:
+        n_features, n_factors = loadings.shape
+        precision = np.broadcast_to(rows.loading_precision, loadings.shape)
+        for d in range(n_features):
+            tau = rows.noise_precision[d]
+            root = cholesky(tau * _row_gram(rows, d) + np.diag(precision[d]), lower=True)
+            noise = ndtri(uniform_pairs(key, d, np.arange(n_factors))[1])
+            loadings[d] = _solve_and_perturb(root, tau * rows.cross[d], noise)
+
+    def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
+        noise = normals(key, *scores.shape)
+        evidence = 0.0
+        for n in range(len(scores)):
+            root = cholesky(_sample_information(problem, n) + np.eye(scores.shape[1]), lower=True)
+            half = solve_triangular(root, problem.projection[n], lower=True)
+            evidence += 0.5 * half @ half - np.log(np.diag(root)).sum()
+            scores[n] = solve_triangular(root, half + noise[n], lower=True, trans=1)
+        return float(evidence)
+
+    def draw_urn(
+        self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int
+    ) -> None:
+        n_samples, n_factors = scores.shape
+        values = np.zeros((n_samples + 1, n_factors))
+        values[cluster] = scores
+        identity = np.eye(n_factors)
+        for n in range(n_samples):
+            cluster[n] = -1
+            sizes = np.bincount(cluster[cluster >= 0], minlength=n_samples + 1)
+            free = int(np.flatnonzero(sizes == 0)[0])
+            plain, a = _sample_information(problem, n), problem.projection[n]
+            log_weight = np.full(n_samples + 1, -np.inf)
+            for c in np.flatnonzero(sizes):
+                log_weight[c] = np.log(sizes[c]) + a @ values[c] - 0.5 * values[c] @ plain @ values[c]
+            root = cholesky(plain + identity, lower=True)
+            half = solve_triangular(root, a, lower=True)
+            log_weight[free] = np.log(concentration) + 0.5 * half @ half - np.log(np.diag(root)).sum()
+            weight = np.exp(log_weight - log_weight.max())
+            cumulative = np.where(weight > 0, np.cumsum(weight), -np.inf)
+            cluster[n] = int(np.flatnonzero(cumulative >= uniform_pairs(key, n, 0)[0] * weight.sum())[0])
+            if cluster[n] == free:
+                noise = ndtri(uniform_pairs(key, n, np.arange(1, n_factors + 1))[1])
+                values[free] = _solve_and_perturb(root, a, noise)
+        for c in np.unique(cluster):
+            members = np.flatnonzero(cluster == c)
+            information = identity + sum(_sample_information(problem, n) for n in members)
+            noise = ndtri(uniform_pairs(key, _VALUES + c, np.arange(n_factors))[1])
+            root = cholesky(information, lower=True)
+            values[c] = _solve_and_perturb(root, problem.projection[members].sum(axis=0), noise)
+        scores[:] = values[cluster]
+
+
+def _sample_information(problem: Projection, n: int) -> Floats:
+    """Σ τ_d g_d g_dᵀ over the features observed in sample n."""
+    base, empty = problem.information, np.zeros_like(problem.information)
+    return _gram(base, empty, problem.loadings, problem.noise_precision, problem.holes, int(problem.pattern[n]))
+
+
+def _solve_and_perturb(root: Floats, linear: Floats, noise: Floats) -> Floats:
+    """Λ⁻¹ linear + L⁻ᵀ noise, for Λ = L Lᵀ: a draw from N(Λ⁻¹ linear, Λ⁻¹)."""
+    half = solve_triangular(root, linear, lower=True)
+    out: Floats = solve_triangular(root, half + noise, lower=True, trans=1)
+    return out

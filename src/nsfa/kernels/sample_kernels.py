@@ -1,0 +1,165 @@
+"""Compiled loops over samples: scores with missing entries, and the Pólya urn (MODEL section 4)."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nsfa.kernels.compiled import (
+    cholesky_upper,
+    corrected_gram,
+    jit,
+    normal_quantile,
+    solve_lower,
+    solve_upper,
+    uniform_pair,
+)
+
+# Separate purposes within one kernel call draw from counters far apart.
+_VALUES = 1 << 30
+
+
+@jit
+def information_of_pattern(p, problem, identity, shared, out):
+    """Gᵀ diag(τ) G + I over the features observed under missing pattern p."""
+    holes = problem.holes
+    base = identity if holes.rebuild[p] else shared
+    index = holes.index[holes.pointer[p] : holes.pointer[p + 1]]
+    corrected_gram(base, problem.loadings, problem.noise_precision, index, holes.rebuild[p], out)
+
+
+@jit
+def scores_by_pattern(lo, hi, order, first, problem, scores, normals, evidence):
+    """Scores of the samples with missing patterns lo..hi; ``order[first[p]:first[p+1]]`` are pattern p's samples.
+
+    ``evidence[p]`` receives Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|] over those samples.
+    """
+    n_factors = scores.shape[1]
+    identity = np.eye(n_factors)
+    shared, factor = problem.information + identity, np.empty((n_factors, n_factors))
+    b = np.empty(n_factors)
+    for p in range(lo, hi):
+        information_of_pattern(p, problem, identity, shared, factor)
+        cholesky_upper(factor)
+        log_root = 0.0
+        for k in range(n_factors):
+            log_root += math.log(factor[k, k])
+        total = 0.0
+        for position in range(first[p], first[p + 1]):
+            n = order[position]
+            for k in range(n_factors):
+                b[k] = problem.projection[n, k]
+            solve_lower(factor, b)
+            for k in range(n_factors):
+                total += 0.5 * b[k] * b[k]
+                b[k] += normals[n, k]
+            solve_upper(factor, b)
+            for k in range(n_factors):
+                scores[n, k] = b[k]
+            total -= log_root
+        evidence[p] = total
+
+
+@jit
+def _cluster_fit(problem, n, value, information):
+    """a_nᵀ x − ½ xᵀ M x: log density of sample n under cluster value x, up to a constant of n."""
+    total = 0.0
+    for i in range(value.shape[0]):
+        partial = 0.0
+        for j in range(value.shape[0]):
+            partial += information[i, j] * value[j]
+        total += value[i] * (problem.projection[n, i] - 0.5 * partial)
+    return total
+
+
+@jit
+def urn_assign(problem, values, cluster, sizes, concentration, key):
+    """Give each sample in turn an existing cluster or a new one (whose value is drawn at once).
+
+    ``values`` (N + 1, K) holds cluster values in the slots with ``sizes`` > 0. P(existing c) ∝ n_c N(y_n; G x_c, Ψ),
+    P(new) ∝ α₀ N(y_n; 0, GGᵀ + Ψ).
+    """
+    n_samples, n_factors = problem.projection.shape
+    identity = np.eye(n_factors)
+    zero = np.zeros((n_factors, n_factors))
+    plain, factor = np.empty((n_factors, n_factors)), np.empty((n_factors, n_factors))
+    b = np.empty(n_factors)
+    log_weight = np.empty(values.shape[0])
+    for n in range(n_samples):
+        information_of_pattern(problem.pattern[n], problem, zero, problem.information, plain)
+        sizes[cluster[n]] -= 1
+        free = -1
+        for slot in range(values.shape[0]):
+            log_weight[slot] = -np.inf
+            if sizes[slot] > 0:
+                log_weight[slot] = math.log(sizes[slot]) + _cluster_fit(problem, n, values[slot], plain)
+            elif free < 0:
+                free = slot
+        for i in range(n_factors):
+            for j in range(n_factors):
+                factor[i, j] = plain[i, j] + identity[i, j]
+            b[i] = problem.projection[n, i]
+        cholesky_upper(factor)
+        solve_lower(factor, b)
+        fresh = math.log(concentration)
+        for k in range(n_factors):
+            fresh += 0.5 * b[k] * b[k] - math.log(factor[k, k])
+        log_weight[free] = fresh
+        chosen = _pick(log_weight, uniform_pair(key, n, 0)[0])
+        if chosen == free:
+            for k in range(n_factors):
+                b[k] += normal_quantile(uniform_pair(key, n, k + 1)[1])
+            solve_upper(factor, b)
+            for k in range(n_factors):
+                values[free, k] = b[k]
+        cluster[n] = chosen
+        sizes[chosen] += 1
+
+
+@jit
+def _pick(log_weight, u):
+    """Index drawn with probability ∝ exp(log_weight), by inversion of one uniform."""
+    top = -np.inf
+    for i in range(log_weight.shape[0]):
+        top = max(top, log_weight[i])
+    total = 0.0
+    for i in range(log_weight.shape[0]):
+        total += math.exp(log_weight[i] - top)
+    target, running, last = u * total, 0.0, 0
+    for i in range(log_weight.shape[0]):
+        weight = math.exp(log_weight[i] - top)
+        if weight > 0.0:
+            running += weight
+            last = i
+            if running >= target:
+                return i
+    return last
+
+
+@jit
+def urn_values(problem, values, cluster, sizes, key):
+    """Draw every cluster's value given its members: N(Λ⁻¹ Σ a_n, Λ⁻¹), Λ = I + Σ M_n."""
+    n_samples, n_factors = problem.projection.shape
+    zero = np.zeros((n_factors, n_factors))
+    plain = np.empty((n_factors, n_factors))
+    for slot in range(values.shape[0]):
+        if sizes[slot] == 0:
+            continue
+        factor, b = np.eye(n_factors), np.zeros(n_factors)
+        for n in range(n_samples):
+            if cluster[n] == slot:
+                information_of_pattern(problem.pattern[n], problem, zero, problem.information, plain)
+                for i in range(n_factors):
+                    b[i] += problem.projection[n, i]
+                    for j in range(n_factors):
+                        factor[i, j] += plain[i, j]
+        cholesky_upper(factor)
+        solve_lower(factor, b)
+        for k in range(n_factors):
+            b[k] += normal_quantile(uniform_pair(key, _VALUES + slot, k)[1])
+        solve_upper(factor, b)
+        for k in range(n_factors):
+            values[slot, k] = b[k]

@@ -1,0 +1,83 @@
+"""Draw a state from the prior and data from a state: the other half of every calibration test."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsfa.kernels import Bools, Floats
+from nsfa.model import priors
+from nsfa.model.priors import draw_gamma, draw_value
+from nsfa.model.spec import ModelSpec
+from nsfa.state import State
+
+Generator = np.random.Generator
+
+
+def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Generator) -> State:
+    """A state from the model's prior."""
+    hyper = spec.priors
+    concentration = draw_value(rng, spec.concentration, hyper.concentration)
+    stickiness = draw_value(rng, spec.stickiness, hyper.stickiness)
+    loading_rate = draw_value(rng, hyper.loading_rate)
+    urn = draw_value(rng, hyper.urn)
+    noise_rate = draw_value(rng, "infer", hyper.noise_rate) if spec.noise == "shared" else hyper.noise.rate
+    sparsity, active = _draw_pattern(spec, n_features, concentration, stickiness, rng)
+    n_factors = active.shape[1]
+    shape = {"shared": (), "factor": (n_factors,), "element": (n_features, n_factors)}[spec.precision]
+    precision = np.asarray(draw_gamma(rng, hyper.loading_shape, loading_rate, shape))
+    loadings = np.where(active, rng.standard_normal(active.shape) / np.sqrt(precision), 0.0)
+    n_noise = 1 if spec.noise == "isotropic" else n_features
+    noise = np.broadcast_to(draw_gamma(rng, hyper.noise.shape, noise_rate, n_noise), n_features).copy()
+    scores = rng.standard_normal((n_samples, n_factors))
+    cluster = None
+    if spec.scores == "dirichlet":
+        cluster = _draw_partition(n_samples, urn, rng)
+        scores = scores[cluster]
+    return State.from_arrays(
+        loadings,
+        active,
+        scores,
+        noise_precision=noise,
+        loading_precision=precision,
+        concentration=concentration,
+        stickiness=stickiness,
+        noise_rate=noise_rate,
+        loading_rate=loading_rate,
+        sparsity=sparsity,
+        cluster=cluster,
+        urn_concentration=urn,
+    )
+
+
+def simulate_data(state: State, rng: Generator) -> Floats:
+    """Values (D, N) given the state."""
+    noise = rng.standard_normal((len(state.noise_precision), len(state.scores)))
+    out: Floats = state.loadings @ state.scores.T + noise / np.sqrt(state.noise_precision)[:, None]
+    return out
+
+
+def _draw_pattern(
+    spec: ModelSpec, n_features: int, concentration: float, stickiness: float, rng: Generator
+) -> tuple[Floats | None, Bools]:
+    if spec.pattern == "ibp":
+        return None, priors.draw_buffet(rng, n_features, concentration, stickiness)
+    n_components = int(spec.n_components)  # type: ignore[arg-type]
+    if spec.pattern == "finite":
+        return None, priors.draw_finite(rng, n_features, n_components, concentration, stickiness)
+    if spec.pattern == "two-level":
+        sparsity = rng.beta(*priors.sparsity_prior(spec, n_features), size=n_components)
+        return sparsity, rng.random((n_features, n_components)) < spec.priors.reliability * sparsity
+    return None, np.ones((n_features, n_components), dtype=np.bool_)
+
+
+def _draw_partition(n_samples: int, concentration: float, rng: Generator) -> np.ndarray:
+    """Cluster of each sample from the Chinese restaurant process."""
+    cluster = np.zeros(n_samples, dtype=np.int64)
+    sizes: list[float] = []
+    for n in range(n_samples):
+        weight = np.array([*sizes, concentration])
+        cluster[n] = rng.choice(len(weight), p=weight / weight.sum())
+        if cluster[n] == len(sizes):
+            sizes.append(0.0)
+        sizes[cluster[n]] += 1
+    return cluster

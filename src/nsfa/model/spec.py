@@ -1,0 +1,150 @@
+"""What a model is: a frozen value that says which prior each part has. Nothing here computes."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+PATTERNS = ("dense", "finite", "ibp", "two-level")
+PRECISIONS = ("shared", "factor", "element")
+NOISES = ("diagonal", "isotropic", "shared")
+SCORES = ("gaussian", "dirichlet")
+SWEEPS = ("auto", "collapsed", "parallel")
+
+
+def _positive(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < math.inf:
+        raise ValueError(f"{name} must be a positive finite number. Got {value!r}.")
+
+
+def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}. Got {value!r}.")
+
+
+@dataclass(frozen=True)
+class Gamma:
+    """A Gamma(shape, rate) prior: mean shape/rate."""
+
+    shape: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        _positive("Gamma shape", self.shape)
+        _positive("Gamma rate", self.rate)
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Hyperparameters, on the scale of centred and scaled data. The defaults are those of the paper (all ones).
+
+    noise: Gamma(a, b) of the noise precisions; with ``noise="shared"`` b is drawn from ``noise_rate``.
+    loading_shape, loading_rate: Gamma(c, d) of the slab precisions; a number fixes d, a ``Gamma`` has it drawn.
+    concentration, stickiness: priors of α and β where they are inferred.
+    reliability: m, the mean of BFRM's Beta for a loading that may be used; it is the only moment that matters once
+    the loading's own probability is integrated out. sparsity: BFRM's Beta(s r, s(1−r)) as (s, r); None is (D, 5/D).
+    urn: prior of the Dirichlet process' concentration, or a number to fix it.
+    """
+
+    noise: Gamma = Gamma(1.0, 1.0)
+    noise_rate: Gamma = Gamma(1.0, 1.0)
+    loading_shape: float = 1.0
+    loading_rate: float | Gamma = Gamma(1.0, 1.0)
+    concentration: Gamma = Gamma(1.0, 1.0)
+    stickiness: Gamma = Gamma(1.0, 1.0)
+    reliability: float = 0.75
+    sparsity: tuple[float, float] | None = None
+    urn: float | Gamma = Gamma(1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name in ("noise", "noise_rate", "concentration", "stickiness"):
+                if not isinstance(value, Gamma):
+                    raise ValueError(f"priors.{item.name} must be a Gamma(shape, rate). Got {value!r}.")
+            elif item.name in ("loading_rate", "urn"):
+                if not isinstance(value, Gamma):
+                    _positive(f"priors.{item.name}", value)
+            elif item.name == "loading_shape":
+                _positive("priors.loading_shape", value)
+        if not 0 < self.reliability < 1:
+            raise ValueError(f"priors.reliability must lie between 0 and 1. Got {self.reliability!r}.")
+        if self.sparsity is not None:
+            _positive("priors.sparsity[0]", self.sparsity[0])
+            if not 0 < self.sparsity[1] < 1:
+                raise ValueError(f"priors.sparsity[1] must lie between 0 and 1. Got {self.sparsity[1]!r}.")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """One factor model: which prior the pattern, the slab, the noise and the scores have.
+
+    pattern: "dense", "finite" (finite Indian buffet), "ibp" (Indian Buffet Process), "two-level" (BFRM).
+    precision: the slab precision is "shared", one per "factor", or one per "element".
+    noise: "diagonal", "isotropic", or "shared" (diagonal, with a common learned rate: the paper's ``sc``).
+    scores: "gaussian", or "dirichlet" for Dirichlet-process scores.
+    n_components: number of factors K; None with "ibp", where it is inferred.
+    concentration, stickiness: α and β of the buffet, each a number or "infer". β = 1 is the one-parameter process.
+    spike, birth_scale: the birth proposal's extra mass π at one new factor and its factor s on the Poisson rate.
+    sweep: "collapsed" (row after row), "parallel" (rows independent, exact), or "auto" (by size).
+    """
+
+    name: str = "nsfa"
+    pattern: str = "ibp"
+    precision: str = "factor"
+    noise: str = "diagonal"
+    scores: str = "gaussian"
+    n_components: int | None = None
+    concentration: float | str = "infer"
+    stickiness: float | str = 1.0
+    spike: float = 0.1
+    birth_scale: float = 1.0
+    sweep: str = "auto"
+    priors: Priors = field(default_factory=Priors)
+
+    def __post_init__(self) -> None:
+        _one_of("pattern", self.pattern, PATTERNS)
+        _one_of("precision", self.precision, PRECISIONS)
+        _one_of("noise", self.noise, NOISES)
+        _one_of("scores", self.scores, SCORES)
+        _one_of("sweep", self.sweep, SWEEPS)
+        for name in ("concentration", "stickiness"):
+            if getattr(self, name) != "infer":
+                value = getattr(self, name)
+                if isinstance(value, str):
+                    raise ValueError(f"{name} must be a positive number or 'infer'. Got {value!r}.")
+                _positive(name, value)
+        if isinstance(self.spike, bool) or not isinstance(self.spike, numbers.Real) or not 0 <= self.spike < 1:
+            raise ValueError(f"spike must lie in [0, 1). Got {self.spike!r}.")
+        _positive("birth_scale", self.birth_scale)
+        if not isinstance(self.priors, Priors):
+            raise ValueError(f"priors must be a Priors object. Got {self.priors!r}.")
+        self._check_components()
+
+    def _check_components(self) -> None:
+        if self.pattern == "ibp":
+            if self.n_components is not None:
+                raise ValueError(
+                    f"n_components must be None when the number of factors is inferred. Got {self.n_components!r}; "
+                    "use SFA for a fixed number."
+                )
+            if self.scores != "gaussian":
+                raise ValueError("pattern 'ibp' needs scores='gaussian': births integrate the new scores out.")
+            return
+        if not is_integer(self.n_components) or self.n_components < 1:  # type: ignore[operator]
+            raise ValueError(f"n_components must be an int >= 1. Got {self.n_components!r}; use NSFA to infer it.")
+
+    def check_shape(self, n_features: int, n_samples: int) -> None:
+        """Raise ValueError if the model cannot be fitted to a table of this size."""
+        if self.pattern == "dense" and self.n_components > min(n_features, n_samples):  # type: ignore[operator]
+            raise ValueError(
+                f"n_components must be at most min(n_samples, n_features) = {min(n_features, n_samples)} for "
+                f"{self.name.upper()}. Got {self.n_components}; use fewer, or a sparse model (SFA, NSFA)."
+            )
+
+
+def is_integer(value: Any) -> bool:
+    """Whether a value is an int (Python's or NumPy's), bools excluded."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

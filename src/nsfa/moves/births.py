@@ -1,0 +1,107 @@
+"""Births and deaths of factors used by one feature alone (MODEL section 4).
+
+For each feature d the set of its own factors, κ_d of them with loadings g, is replaced by a proposed one; their scores
+are integrated out, so only the feature's residual sum of squares without them is needed. Features are independent.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from nsfa.kernels import Births, Floats, Ints
+from nsfa.kernels.streams import fresh_key
+from nsfa.model.priors import draw_gamma
+from nsfa.model.spec import ModelSpec
+from nsfa.state import State
+from nsfa.stats import Stats
+
+Generator = np.random.Generator
+
+
+class BirthInfo(NamedTuple):
+    """How many features took a changed set of own factors, out of how many."""
+
+    accepted: int
+    features: int
+
+
+def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> BirthInfo:
+    """Metropolis–Hastings on (κ_d, g, λ) of every feature's own factors.
+
+    Propose κ* ~ J, λ* and g* from their priors; accept with L(g*) Po(κ*; γ) J(κ) / [L(g) Po(κ; γ) J(κ*)], where
+    log L(g) = −(N_d/2) log(1 + τΣg²) + ½ τ r (1 − 1/(1 + τΣg²)). The scores of new factors are not set: the scores
+    must be drawn, all factors jointly, before anything conditions on them.
+    Changes ``loadings``, ``active``, ``usage``, ``loading_precision``, the number of factors. Cost O(D · active²).
+    """
+    n_features = len(state.noise_precision)
+    own = state.usage == 1
+    single = np.flatnonzero(own)
+    owner = state.active[:, single].argmax(axis=0)
+    own_count = np.bincount(owner, minlength=n_features)
+    cumulative, weight = proposal_tables(birth_rate(state, n_features), spec, int(own_count.max()))
+    # a shared slab precision is the state's; others are drawn with the new factors
+    shared = state.loading_precision.ndim == 0
+    problem = Births(
+        residual=stats.residuals(state, own),
+        noise_precision=state.noise_precision,
+        count=stats.count,
+        own_count=own_count,
+        own_square=np.bincount(owner, state.loadings[owner, single] ** 2, minlength=n_features),
+        cumulative=cumulative,
+        weight=weight,
+        slab_shape=0.0 if shared else spec.priors.loading_shape,
+        slab_rate=float(state.loading_precision) if shared else state.loading_rate,
+    )
+    born = stats.kernels.draw_births(problem, fresh_key(rng))
+    dead = single[born.accepted[owner]]
+    if len(dead) or len(born.row):
+        precisions = None if shared else _new_precisions(state, spec, born.row, born.precision, rng)
+        state.replace_singletons(dead, born.row, born.loading, precisions)
+    return BirthInfo(int(np.count_nonzero(born.accepted)), n_features)
+
+
+def birth_rate(state: State, n_features: int) -> float:
+    """γ = αβ/(β + D − 1): the prior mean of a feature's number of own factors."""
+    return state.concentration * state.stickiness / (state.stickiness + n_features - 1)
+
+
+def proposal_tables(rate: float, spec: ModelSpec, at_least: int) -> tuple[Floats, Floats]:
+    """Distribution function of J and log Po(κ; γ) − log J(κ), for κ = 0, 1, … until J's tail is below 1e-17.
+
+    J(κ) = (1 − π) Poisson(κ; sγ) + π 1(κ = 1): the whole proposal, spike included, stands in the ratio.
+    """
+    cumulative, weight = [], []
+    total, kappa = 0.0, 0
+    while kappa <= at_least or (total < 1.0 - 1e-16 and kappa < 500):
+        proposal = log_proposal(kappa, rate, spec)
+        total += math.exp(proposal)
+        cumulative.append(total)
+        weight.append(log_poisson(kappa, rate) - proposal)
+        kappa += 1
+    return np.array(cumulative), np.array(weight)
+
+
+def log_proposal(kappa: int, rate: float, spec: ModelSpec) -> float:
+    """log J(κ)."""
+    poisson = log_poisson(kappa, spec.birth_scale * rate) + math.log1p(-spec.spike)
+    if kappa != 1 or spec.spike == 0:
+        return poisson
+    return math.log(math.exp(poisson) + spec.spike)
+
+
+def log_poisson(kappa: int, rate: float) -> float:
+    """log Poisson(κ; rate)."""
+    return kappa * math.log(rate) - rate - math.lgamma(kappa + 1)
+
+
+def _new_precisions(state: State, spec: ModelSpec, rows: Ints, own: Floats, rng: Generator) -> Floats:
+    """Slab precisions of new factors: per element, the features that do not use them draw from the prior."""
+    if state.loading_precision.ndim == 1:
+        return own
+    shape = (len(state.noise_precision), len(rows))
+    precision: Floats = draw_gamma(rng, spec.priors.loading_shape, state.loading_rate, shape)
+    precision[rows, np.arange(len(rows))] = own
+    return precision

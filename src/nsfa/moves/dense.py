@@ -1,0 +1,18 @@
+"""Loadings of the dense models, a feature at a time (MODEL section 4, "Dense rows")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsfa.kernels.streams import fresh_key
+from nsfa.model.spec import ModelSpec
+from nsfa.state import State
+from nsfa.stats import Stats
+
+
+def update_dense(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+    """g_d ~ N(A⁻¹ τ_d T_d, A⁻¹) with A = τ_d S_d + diag(λ_d), given the scores.
+
+    Changes ``loadings``. Cost O(D K³).
+    """
+    stats.kernels.draw_dense(state.loadings, stats.rows(state), fresh_key(rng))

@@ -1,0 +1,105 @@
+"""Pattern and loadings of the sparse models, entry by entry (MODEL section 4, "Loadings and pattern").
+
+All of them draw z_dk and g_dk given the scores, with g_dk integrated out of the odds of z_dk; they differ in the prior
+odds, and in whether the factors' probabilities are integrated out (rows one after another) or drawn (rows independent).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsfa.kernels import Floats, Ints
+from nsfa.kernels.streams import fresh_key
+from nsfa.model.spec import ModelSpec
+from nsfa.state import State
+from nsfa.stats import Stats
+
+Generator = np.random.Generator
+
+
+def update_buffet_collapsed(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """Row after row under the buffet: prior odds m/(β + D − 1 − m), m counting the other rows.
+
+    A factor used by this row alone keeps z = 1 (births and deaths decide about it); its loading is drawn.
+    Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
+    """
+    _collapsed(state, stats, 0.0, state.stickiness, rng)
+
+
+def update_finite_collapsed(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """Row after row with K fixed: prior odds (m + αβ/K)/(β + D − 1 − m).
+
+    Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
+    """
+    _collapsed(state, stats, finite_pseudo_count(state), state.stickiness, rng)
+
+
+def update_buffet_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """Rows independent under the buffet, still exact: each factor draws an anchor row, π_k and u_k.
+
+    With a_k uniform among the rows using k, π_k ~ Beta(m, D − m + β) and u_k ~ Beta(m, 1), the joint of
+    (Z_k, π, a, u) is ∝ (πu)^{m−1} (1−π)^{D−m+β−1}: every other row has prior odds πu/(1−π), and the anchor keeps the
+    factor, so none can die here. Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
+    """
+    if state.n_factors:
+        anchor, logit = draw_anchors(state, rng)
+        _independent(state, stats, logit, anchor, rng)
+
+
+def update_finite_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """Rows independent with K fixed: π_k ~ Beta(m + αβ/K, D − m + β), prior odds π/(1−π).
+
+    Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
+    """
+    n_features = len(state.noise_precision)
+    on = draw_log_gamma(rng, state.usage + finite_pseudo_count(state))
+    off = draw_log_gamma(rng, n_features - state.usage + state.stickiness)
+    _independent(state, stats, (on - off)[None, :], None, rng)
+
+
+def update_two_level(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """Rows independent under BFRM's prior: odds mρ_k/(1 − mρ_k), the loadings' own probabilities integrated out.
+
+    Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
+    """
+    probability = spec.priors.reliability * np.asarray(state.sparsity)
+    _independent(state, stats, (np.log(probability) - np.log1p(-probability))[None, :], None, rng)
+
+
+def finite_pseudo_count(state: State) -> float:
+    """αβ/K: what the prior adds to a factor's usage when K is fixed."""
+    return state.concentration * state.stickiness / state.n_factors
+
+
+def draw_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
+    """Anchor rows (K,) and prior logits (1, K) of the parallel buffet sweep."""
+    n_features, usage = len(state.noise_precision), state.usage
+    rank = rng.integers(0, usage)
+    anchor = np.empty(state.n_factors, dtype=np.int64)
+    for k in range(state.n_factors):
+        anchor[k] = np.flatnonzero(state.active[:, k])[rank[k]]
+    # a Beta(m, b) variable has odds Gamma(m)/Gamma(b); Beta(m, 1) is a uniform to the power 1/m
+    on = draw_log_gamma(rng, usage)
+    off = draw_log_gamma(rng, n_features - usage + state.stickiness)
+    log_u = -rng.standard_exponential(state.n_factors) / usage
+    return anchor, (on - off + log_u)[None, :]
+
+
+def draw_log_gamma(rng: Generator, shape: Floats | Ints) -> Floats:
+    """log of Gamma(shape, 1) draws, without underflow for tiny shapes: G(a) = G(a+1) U^{1/a}."""
+    out: Floats = np.log(rng.standard_gamma(np.asarray(shape) + 1.0)) - rng.standard_exponential(len(shape)) / shape
+    return out
+
+
+def _collapsed(state: State, stats: Stats, prior_on: float, prior_off: float, rng: Generator) -> None:
+    if state.n_factors:
+        stats.kernels.sweep_collapsed(
+            state.loadings, state.active, stats.rows(state), state.usage, (prior_on, prior_off), fresh_key(rng)
+        )
+
+
+def _independent(state: State, stats: Stats, logit: Floats, anchor: Ints | None, rng: Generator) -> None:
+    anchor = np.full(state.n_factors, -1, dtype=np.int64) if anchor is None else anchor
+    state.usage = stats.kernels.sweep_independent(
+        state.loadings, state.active, stats.rows(state), logit, anchor, fresh_key(rng)
+    )

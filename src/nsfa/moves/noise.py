@@ -1,0 +1,37 @@
+"""Noise precisions of the features and their common rate (MODEL section 4, "Noise precision")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsfa.model.priors import draw_gamma
+from nsfa.model.spec import ModelSpec
+from nsfa.state import State
+from nsfa.stats import Stats
+
+Generator = np.random.Generator
+
+
+def update_noise_diagonal(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """τ_d ~ Gamma(a + N_d/2, b + ½ r_d), N_d counting observed entries. Changes ``noise_precision`` (D,)."""
+    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, stats.count, stats.residuals(state))
+    state.noise_precision = draw_gamma(rng, shape, rate)
+
+
+def update_noise_isotropic(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """τ ~ Gamma(a + ΣN_d/2, b + ½ Σr_d), one for all features. Changes ``noise_precision`` (D,)."""
+    residual = stats.residuals(state).sum()
+    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, stats.count.sum(), residual)
+    state.noise_precision = np.full(len(stats.count), draw_gamma(rng, shape, rate))
+
+
+def noise_posterior(shape: float, rate: float, count: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shape and rate of a noise precision given ``count`` residuals with sum of squares ``residual``."""
+    return shape + 0.5 * count, rate + 0.5 * residual
+
+
+def update_noise_rate(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """b ~ Gamma(a₀ + aD, b₀ + Σ τ_d), the power shared among features. Changes ``noise_rate``."""
+    prior, tau = spec.priors.noise_rate, state.noise_precision
+    shape = prior.shape + spec.priors.noise.shape * len(tau)
+    state.noise_rate = float(draw_gamma(rng, shape, prior.rate + tau.sum()))

@@ -1,0 +1,48 @@
+"""Slab precisions of the loadings and their common rate (MODEL section 4, "Loading precision")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsfa.model.priors import draw_gamma
+from nsfa.model.spec import Gamma, ModelSpec
+from nsfa.state import State
+from nsfa.stats import Stats
+
+Generator = np.random.Generator
+
+
+def update_precision_shared(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """λ ~ Gamma(c + Σm/2, rate + ½ ΣΣ g²). Changes ``loading_precision`` (0-d). Cost O(D K)."""
+    total = np.vdot(state.loadings, state.loadings)
+    state.loading_precision = np.asarray(_draw(state, spec, state.usage.sum(), total, rng))
+
+
+def update_precision_factor(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """λ_k ~ Gamma(c + m_k/2, rate + ½ Σ_d g_dk²). Changes ``loading_precision`` (K,). Cost O(D K)."""
+    total = np.einsum("dk,dk->k", state.loadings, state.loadings)
+    state.loading_precision = _draw(state, spec, state.usage, total, rng)
+
+
+def update_precision_element(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """λ_dk ~ Gamma(c + z_dk/2, rate + ½ g_dk²). Changes ``loading_precision`` (D, K). Cost O(D K)."""
+    state.loading_precision = _draw(state, spec, state.active, state.loadings**2, rng)
+
+
+def _draw(state: State, spec: ModelSpec, count: np.ndarray, square: np.ndarray, rng: Generator) -> np.ndarray:
+    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, count, square)
+    return draw_gamma(rng, shape, rate)  # type: ignore[no-any-return]
+
+
+def slab_posterior(shape: float, rate: float, count: np.ndarray, square: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shape and rate of a slab precision given ``count`` active loadings with sum of squares ``square``."""
+    return shape + 0.5 * count, rate + 0.5 * square
+
+
+def update_loading_rate(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+    """rate ~ Gamma(c₀ + c·#λ, d₀ + Σλ), the power shared among factors. Changes ``loading_rate``."""
+    prior = spec.priors.loading_rate
+    if isinstance(prior, Gamma):
+        precision = state.loading_precision
+        shape = prior.shape + spec.priors.loading_shape * precision.size
+        state.loading_rate = float(draw_gamma(rng, shape, prior.rate + precision.sum()))

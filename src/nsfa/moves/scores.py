@@ -1,0 +1,25 @@
+"""Gaussian scores, all factors of a sample jointly (MODEL section 4, "Scores")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsfa.kernels.streams import fresh_key
+from nsfa.model.spec import ModelSpec
+from nsfa.state import State
+from nsfa.stats import Stats
+
+
+def update_scores(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+    """x_n ~ N(Λ_n⁻¹ Gᵀ diag(τ) y_n, Λ_n⁻¹), Λ_n = I + Σ_{d observed} τ_d g_d g_dᵀ.
+
+    Changes ``scores`` and refreshes the statistics; leaves log p(Y | G, τ), the scores integrated out, in
+    ``stats.log_evidence``. Cost O(D N K) + one K×K factorisation per distinct pattern of missing features.
+    """
+    tau = state.noise_precision
+    base = float(np.dot(stats.count, np.log(tau) - np.log(2 * np.pi)) - np.dot(tau, stats.power))
+    gain = 0.0
+    if state.n_factors:
+        gain = stats.kernels.draw_scores(stats.projection(state), state.scores, fresh_key(rng))
+    stats.log_evidence = 0.5 * base + gain
+    stats.refresh(state)

@@ -1,0 +1,142 @@
+"""The current point of a chain: everything the model draws, in buffers with room to grow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nsfa.kernels import Bools, Floats, Ints
+
+_SPARE = 8
+
+
+@dataclass
+class State:
+    """Loadings, pattern, scores and hyperparameters of one chain.
+
+    The matrices live in buffers with at least one spare column, so that factors come and go without copying; the
+    properties ``loadings`` (D, K), ``active`` (D, K) and ``scores`` (N, K) are views of the columns in use. Scores are
+    stored samples × factors: the transpose of the paper's X.
+
+    ``loading_precision`` is 0-d when shared, (K,) per factor, (D, K) per element.
+    """
+
+    n_factors: int
+    noise_precision: Floats
+    loading_precision: Floats
+    usage: Ints
+    concentration: float = 1.0
+    stickiness: float = 1.0
+    noise_rate: float = 1.0
+    loading_rate: float = 1.0
+    sparsity: Floats | None = None
+    cluster: Ints | None = None
+    urn_concentration: float = 1.0
+    buffers: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_arrays(cls, loadings: Floats, active: Bools, scores: Floats, **values: Any) -> State:
+        """Build a state from exact-size arrays; the buffers are copies."""
+        n_factors = loadings.shape[1]
+        buffers = {
+            "loadings": _with_spare(np.asarray(loadings, float)),
+            "active": _with_spare(np.asarray(active, bool)),
+            "scores": _with_spare(np.asarray(scores, float)),
+        }
+        return cls(n_factors=n_factors, usage=active.sum(axis=0).astype(np.int64), buffers=buffers, **values)
+
+    @property
+    def loadings(self) -> Floats:
+        """Factor loadings (D, K), exact zeros where inactive."""
+        return self.buffers["loadings"][:, : self.n_factors]  # type: ignore[no-any-return]
+
+    @property
+    def active(self) -> Bools:
+        """Which loadings are in use (D, K)."""
+        return self.buffers["active"][:, : self.n_factors]  # type: ignore[no-any-return]
+
+    @property
+    def scores(self) -> Floats:
+        """Factor scores (N, K)."""
+        return self.buffers["scores"][:, : self.n_factors]  # type: ignore[no-any-return]
+
+    @property
+    def precision_rows(self) -> Floats:
+        """Slab precisions as (1, K), or (D, K) per element, in C order as the kernels take them."""
+        if self.loading_precision.ndim == 0:
+            return np.full((1, self.n_factors), self.loading_precision)
+        if self.loading_precision.ndim == 1:
+            return self.loading_precision[None, :]
+        return np.ascontiguousarray(self.loading_precision)
+
+    def drop(self, factors: Ints) -> None:
+        """Remove factors; each hole is filled by the last factor, so the order of the others may change."""
+        for k in sorted((int(k) for k in factors), reverse=True):
+            last = self.n_factors - 1
+            if k != last:
+                for name in self.buffers:
+                    self.buffers[name][:, k] = self.buffers[name][:, last]
+                self.usage[k] = self.usage[last]
+                if self.loading_precision.ndim:
+                    self.loading_precision[..., k] = self.loading_precision[..., last]
+            if self.loading_precision.ndim:
+                self.loading_precision = self.loading_precision[..., :last]
+            self.usage = self.usage[:last]
+            self.n_factors = last
+
+    def replace_singletons(self, dead: Ints, rows: Ints, values: Floats, precisions: Floats | None) -> None:
+        """Remove the singleton factors ``dead``; add one factor per entry of ``rows``, used by that feature alone.
+
+        ``precisions`` is (new,) per factor, (D, new) per element, None when shared. A dead factor's column is reused
+        where there is a new one for it: it holds a single loading, so nothing of size D is touched. The new factors'
+        scores are not set.
+        """
+        if len(dead):
+            self.loadings[:, dead] = 0.0
+            self.active[:, dead] = False
+        reused = min(len(dead), len(rows))
+        extra = len(rows) - reused
+        columns = np.concatenate([dead[:reused], np.arange(self.n_factors, self.n_factors + extra)])
+        if extra:
+            self._append(extra)
+        if len(rows):
+            self.loadings[rows, columns] = values
+            self.active[rows, columns] = True
+            self.usage[columns] = 1
+            if precisions is not None:
+                self.loading_precision[..., columns] = precisions
+        if reused < len(dead):
+            self.drop(dead[reused:])
+
+    def _append(self, extra: int) -> None:
+        """Make room for ``extra`` factors with zero loadings; their precisions are the caller's to set."""
+        first, total = self.n_factors, self.n_factors + extra
+        for name, buffer in self.buffers.items():
+            if total >= buffer.shape[1]:
+                self.buffers[name] = _with_spare(buffer[:, :first], total)
+            self.buffers[name][:, first:total] = 0
+        self.usage = np.concatenate([self.usage, np.zeros(extra, np.int64)])
+        if self.loading_precision.ndim:
+            room = np.ones((*self.loading_precision.shape[:-1], extra))
+            self.loading_precision = np.concatenate([self.loading_precision, room], axis=-1)
+        self.n_factors = total
+
+    def check_invariants(self) -> None:
+        """Raise ValueError if the parts contradict each other: for tests and for states read from disk."""
+        if (self.loadings[~self.active] != 0).any():
+            raise ValueError("an inactive loading is not zero")
+        if (self.usage != self.active.sum(axis=0)).any():
+            raise ValueError("usage does not count the active loadings")
+        if not all(np.isfinite(a).all() for a in (self.loadings, self.scores, self.noise_precision)):
+            raise ValueError("the state holds NaN or infinity")
+        if min(self.noise_precision.min(), self.precision_rows.min(initial=1.0)) <= 0:
+            raise ValueError("a precision is not positive")
+
+
+def _with_spare(array: Any, needed: int | None = None) -> Any:
+    width = (array.shape[1] if needed is None else needed) + _SPARE
+    out = np.zeros((array.shape[0], width), dtype=array.dtype)
+    out[:, : array.shape[1]] = array
+    return out
