@@ -1,2 +1,41 @@
-"""Bayesian sparse factor analysis."""
+"""Bayesian sparse factor analysis: how many hidden factors, which features belong to each, and how sure we are."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from nsfa import datasets, metrics
+    from nsfa.estimators import AFA, BFRM, FA, FOK, NSFA, SFA
+    from nsfa.model import Gamma, ModelSpec, Priors
+    from nsfa.posterior import Posterior
+    from nsfa.spca import SPCA
+
+_HOME = {
+    **dict.fromkeys(("NSFA", "SFA", "FA", "AFA", "FOK", "BFRM"), "nsfa.estimators"),
+    **dict.fromkeys(("Gamma", "ModelSpec", "Priors"), "nsfa.model"),
+    "Posterior": "nsfa.posterior",
+    "SPCA": "nsfa.spca",
+}
+_MODULES = ("datasets", "metrics")
+
+__all__ = [
+    "AFA", "BFRM", "FA", "FOK", "NSFA", "SFA", "SPCA", "Gamma", "ModelSpec", "Posterior", "Priors", "__version__",
+    "datasets", "metrics",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Load names when they are first used: importing ``nsfa`` alone stays fast (SPEC 1)."""
+    if name in _MODULES:
+        return importlib.import_module(f"nsfa.{name}")
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'nsfa' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -144,13 +144,14 @@ def _check_table(table: Floats, missing: Bools, names: tuple[str, ...] | None) -
         )
 
 
-def _scales(variance: Floats, count: Floats, scale: str | None) -> Floats:
-    """Divisor per feature; 1 where there is nothing to divide by."""
+def _scales(deviation: Floats, count: Floats, scale: str | None) -> Floats:
+    """Divisor per feature from its standard deviation; 1 where there is nothing to divide by."""
     if scale is None:
-        return np.ones_like(variance)
+        return np.ones_like(deviation)
     if scale == "global":
-        variance = np.full_like(variance, np.average(variance, weights=count))
-    out: Floats = np.where(variance > 0, np.sqrt(variance), 1.0)
+        top = deviation.max() or 1.0
+        deviation = np.full_like(deviation, top * np.sqrt(np.average((deviation / top) ** 2, weights=count)))
+    out: Floats = np.where(deviation > 0, deviation, 1.0)
     return out
 
 
@@ -187,7 +188,7 @@ def _observe_dense(
         kept = _varying(np.sqrt(variance), np.ones(n_features), names)
     else:
         mean, deviation, kept = np.zeros(n_features), table, np.arange(n_features)
-    divisor = _scales(variance * unit**2, count, scale)
+    divisor = _scales(np.sqrt(variance) * unit, count, scale)
     values = np.ascontiguousarray((deviation * (unit / divisor)).T[kept])
     gone = missing.T[kept]
     patterns, pattern = _patterns(gone)
@@ -228,7 +229,7 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
     else:
         mean, kept = np.zeros(n_features), np.arange(n_features)
     count = np.full(n_features, float(n_samples))
-    divisor = _scales(variance, count, scale)
+    divisor = _scales(np.sqrt(variance), count, scale)
     values = sp.csr_array((table @ sp.diags_array(1.0 / divisor)).T)[kept]
     offset = (mean / divisor)[kept]
     power = np.asarray(values.multiply(values).sum(axis=1)).ravel() - n_samples * offset**2

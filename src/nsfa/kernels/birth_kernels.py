@@ -9,9 +9,7 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import inline, jit, normal_quantile, uniform_pair
-
-# Counters of one feature: 0 decides, then a stretch per new factor, its loading first, then attempts at its precision.
-STRETCH = 1 << 10
+from nsfa.kernels.streams import STRETCH
 
 
 @inline

@@ -103,61 +103,36 @@ def fill_normals(key, first_row, out):
 
 
 @jit
-def cholesky_upper(a):
-    """Overwrite the upper triangle of a symmetric matrix with U, A = UᵀU. Row updates, so that they vectorise."""
-    n = a.shape[0]
-    for k in range(n):
-        pivot = math.sqrt(a[k, k])
-        for j in range(k, n):
-            a[k, j] /= pivot
-        for i in range(k + 1, n):
-            factor = a[k, i]
-            if factor != 0.0:
-                for j in range(i, n):
-                    a[i, j] -= factor * a[k, j]
-
-
-@jit
-def solve_lower(u, b):
-    """Overwrite b with U⁻ᵀ b."""
-    n = u.shape[0]
-    for k in range(n):
-        b[k] /= u[k, k]
+def solve_lower(root, b):
+    """Overwrite b with L⁻¹ b."""
+    for k in range(root.shape[0]):
         value = b[k]
-        for j in range(k + 1, n):
-            b[j] -= u[k, j] * value
+        for j in range(k):
+            value -= root[k, j] * b[j]
+        b[k] = value / root[k, k]
 
 
 @jit
-def solve_upper(u, b):
-    """Overwrite b with U⁻¹ b."""
-    for k in range(u.shape[0] - 1, -1, -1):
+def solve_transposed(root, b):
+    """Overwrite b with L⁻ᵀ b."""
+    for k in range(root.shape[0] - 1, -1, -1):
+        b[k] /= root[k, k]
         value = b[k]
-        for j in range(k + 1, u.shape[0]):
-            value -= u[k, j] * b[j]
-        b[k] = value / u[k, k]
+        for j in range(k):
+            b[j] -= root[k, j] * value
 
 
 @jit
-def corrected_gram(base, vectors, weights, index, rebuild, out):
-    """A Gram matrix over some of the rows of ``vectors``: Σ w x xᵀ (+ I where base has it folded in).
+def corrected_gram(base, vectors, weights, index, rebuild):
+    """A Gram matrix Σ w x xᵀ over some of the rows of ``vectors``, by one matrix product.
 
-    ``rebuild`` false: out = base − Σ over ``index`` (the missing ones). True: out = base + Σ (the observed ones), and
-    the caller passes the empty-sum base. Only the upper triangle is summed, then mirrored.
+    ``rebuild`` false: base − Σ over ``index`` (the missing ones). True: base + Σ (the observed ones), and the caller
+    passes the base of an empty sum.
     """
-    n = base.shape[0]
-    sign = 1.0 if rebuild else -1.0
-    for i in range(n):
-        for j in range(n):
-            out[i, j] = base[i, j]
+    picked = np.empty((index.shape[0], base.shape[0]))
     for position in range(index.shape[0]):
-        row = index[position]
-        weight = sign * weights[row]
-        for i in range(n):
-            factor = weight * vectors[row, i]
-            if factor != 0.0:
-                for j in range(i, n):
-                    out[i, j] += factor * vectors[row, j]
-    for i in range(n):
-        for j in range(i):
-            out[i, j] = out[j, i]
+        root_weight = math.sqrt(weights[index[position]])
+        for k in range(base.shape[0]):
+            picked[position, k] = root_weight * vectors[index[position], k]
+    part = np.dot(picked.T, picked)
+    return base + part if rebuild else base - part

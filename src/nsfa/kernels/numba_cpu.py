@@ -121,6 +121,17 @@ class NumbaKernels:
         scores[:] = blas.dtrsm(1.0, root, half, lower=1, trans_a=1, overwrite_b=1).T
         return evidence
 
+    def predict(self, problem: Projection, sample: Ints, row: Ints) -> tuple[Floats, Floats]:
+        mean, variance = np.empty(len(row)), np.empty(len(row))
+        order, first = _samples_of_patterns(problem)
+        entry = np.searchsorted(sample, np.arange(len(problem.pattern) + 1))
+
+        def one(lo: int, hi: int) -> None:
+            sample_kernels.predict_by_pattern(lo, hi, order, first, problem, entry, row, mean, variance)
+
+        self._over_rows(one, len(first) - 1, len(row) * len(problem.information) // len(first) + 1)
+        return mean, variance
+
     def draw_urn(
         self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int
     ) -> None:
@@ -129,3 +140,9 @@ class NumbaKernels:
         sample_kernels.urn_assign(problem, values, cluster, sizes, concentration, np.uint64(key))
         sample_kernels.urn_values(problem, values, cluster, sizes, np.uint64(key))
         scores[:] = values[cluster]
+
+
+def _samples_of_patterns(problem: Projection) -> tuple[Ints, Ints]:
+    """Samples sorted by missing pattern, and where each pattern's samples begin."""
+    order = np.argsort(problem.pattern, kind="stable")
+    return order, np.searchsorted(problem.pattern[order], np.arange(len(problem.holes.rebuild) + 1))

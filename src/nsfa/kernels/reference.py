@@ -11,15 +11,12 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.special import ndtri
 
-from nsfa.kernels import products
-from nsfa.kernels.streams import normals, uniform_pairs
+from nsfa.kernels import Born, products
+from nsfa.kernels.streams import STRETCH, VALUES, normals, uniform_pairs
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
-    from nsfa.kernels import Bools, Floats, Holes, Ints, Projection, Rows
-
-_VALUES = 1 << 30
-
+    from nsfa.kernels import Births, Bools, Floats, Holes, Ints, Projection, Rows
 
 def _gram(base: Floats, empty: Floats, vectors: Floats, weights: Floats, holes: Holes, row: int) -> Floats:
     """Σ w x xᵀ over the entries observed in ``row``: ``base`` less the missing ones, or built from the observed."""
@@ -44,6 +41,37 @@ def entry_conditional(
     ell = tau * gram + precision
     mean = tau * covariate / ell
     return ell, mean, 0.5 * (np.log(precision) - np.log(ell) + ell * mean**2)
+
+
+def log_marginal(square: float, residual: float, tau: float, count: float) -> float:
+    """log likelihood of a feature with its own factors' scores integrated out, relative to having none.
+
+    −(N_d/2) log(1 + τΣg²) + ½ τ r (1 − 1/(1 + τΣg²)), r being its residual sum of squares without them.
+    """
+    gain = 1 + tau * square
+    return float(-0.5 * count * np.log(gain) + 0.5 * tau * residual * (1 - 1 / gain))
+
+
+def gamma_draw(shape: float, key: int, row: int, column: int) -> float:
+    """Gamma(shape, 1) by Marsaglia & Tsang (2000), from the pairs at (row, column), (row, column + 1), ..."""
+    boosted = shape if shape >= 1 else shape + 1
+    d = boosted - 1 / 3
+    while True:
+        u, v = (float(x) for x in uniform_pairs(key, row, column))
+        column += 1
+        x = float(ndtri(v))
+        cube = (1 + x / np.sqrt(9 * d)) ** 3
+        if cube > 0 and np.log(u) < 0.5 * x * x + d - d * cube + d * np.log(cube):
+            break
+    boost = 1.0 if shape >= 1 else float(uniform_pairs(key, row, column)[0]) ** (1 / shape)
+    return max(d * cube * boost, float(np.finfo(float).tiny))
+
+
+def _slab_precision(problem: Births, key: int, d: int, j: int) -> float:
+    """Slab precision of feature d's j-th new factor: from its prior, or the shared one."""
+    if problem.slab_shape == 0:
+        return problem.slab_rate
+    return gamma_draw(problem.slab_shape, key, d, (j + 1) * STRETCH + 1) / problem.slab_rate
 
 
 class ReferenceKernels:
@@ -123,6 +151,37 @@ class ReferenceKernels:
             scores[n] = solve_triangular(root, half + noise[n], lower=True, trans=1)
         return float(evidence)
 
+    def predict(self, problem: Projection, sample: Ints, row: Ints) -> tuple[Floats, Floats]:
+        mean, variance = np.empty(len(row)), np.empty(len(row))
+        for i, (n, d) in enumerate(zip(sample, row, strict=True)):
+            information = _sample_information(problem, int(n)) + np.eye(len(problem.information))
+            mean[i] = problem.loadings[d] @ np.linalg.solve(information, problem.projection[n])
+            variance[i] = problem.loadings[d] @ np.linalg.solve(information, problem.loadings[d])
+        return mean, variance
+
+    def draw_births(self, problem: Births, key: int) -> Born:
+        accepted = np.zeros(len(problem.residual), dtype=np.bool_)
+        rows: list[int] = []
+        loadings: list[float] = []
+        precisions: list[float] = []
+        for d in range(len(problem.residual)):
+            u, v = (float(x) for x in uniform_pairs(key, d, 0))
+            wanted = min(int(np.searchsorted(problem.cumulative, u)), len(problem.cumulative) - 1)
+            have = problem.own_count[d]
+            if wanted == 0 and have == 0:
+                continue
+            precision = [_slab_precision(problem, key, d, j) for j in range(wanted)]
+            noise = [float(ndtri(uniform_pairs(key, d, (j + 1) * STRETCH)[1])) for j in range(wanted)]
+            g = np.array(noise) / np.sqrt(precision)
+            terms = problem.residual[d], problem.noise_precision[d], problem.count[d]
+            log_ratio = log_marginal(float(g @ g), *terms) - log_marginal(float(problem.own_square[d]), *terms)
+            if np.log(v) < log_ratio + problem.weight[wanted] - problem.weight[have]:
+                accepted[d] = True
+                rows += [d] * wanted
+                loadings += g.tolist()
+                precisions += precision
+        return Born(accepted, np.array(rows, dtype=np.int64), np.array(loadings), np.array(precisions))
+
     def draw_urn(
         self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int
     ) -> None:
@@ -150,7 +209,7 @@ class ReferenceKernels:
         for c in np.unique(cluster):
             members = np.flatnonzero(cluster == c)
             information = identity + sum(_sample_information(problem, n) for n in members)
-            noise = ndtri(uniform_pairs(key, _VALUES + c, np.arange(n_factors))[1])
+            noise = ndtri(uniform_pairs(key, VALUES + c, np.arange(n_factors))[1])
             root = cholesky(information, lower=True)
             values[c] = _solve_and_perturb(root, problem.projection[members].sum(axis=0), noise)
         scores[:] = values[cluster]

@@ -12,27 +12,25 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import (
-    cholesky_upper,
     corrected_gram,
     fill_uniform_pairs,
     inline,
     jit,
     normal_quantile,
     solve_lower,
-    solve_upper,
+    solve_transposed,
 )
 
 
 @jit
-def _gram_of_row(d, rows, ones, zero, own):
-    """XᵀX over the samples observed for feature d: the shared matrix, or a corrected copy in ``own``."""
+def _gram_of_row(d, rows, ones, zero):
+    """XᵀX over the samples observed for feature d: the shared matrix, or a corrected copy."""
     holes = rows.holes
     start, stop = holes.pointer[d], holes.pointer[d + 1]
     if start == stop and not holes.rebuild[d]:
         return rows.gram
     base = zero if holes.rebuild[d] else rows.gram
-    corrected_gram(base, rows.scores, ones, holes.index[start:stop], holes.rebuild[d], own)
-    return own
+    return corrected_gram(base, rows.scores, ones, holes.index[start:stop], holes.rebuild[d])
 
 
 @jit
@@ -68,12 +66,12 @@ def independent_rows(lo, hi, loadings, active, rows, logit, anchor, key, usage):
     """Gibbs pass over rows lo..hi given prior logits (1 or D, K); row ``anchor[k]`` keeps factor k."""
     n_factors = rows.gram.shape[0]
     c, u, v = np.empty(n_factors), np.empty(n_factors), np.empty(n_factors)
-    own, zero = np.empty((n_factors, n_factors)), np.zeros((n_factors, n_factors))
+    zero = np.zeros((n_factors, n_factors))
     ones = np.ones(rows.scores.shape[0])
     lam, tau = rows.loading_precision, rows.noise_precision
     lam_step, logit_step = min(1, lam.shape[0] - 1), min(1, logit.shape[0] - 1)
     for d in range(lo, hi):
-        gram = _gram_of_row(d, rows, ones, zero, own)
+        gram = _gram_of_row(d, rows, ones, zero)
         _covariate(d, loadings, active, rows, gram, c)
         fill_uniform_pairs(key, d, u, v)
         for k in range(n_factors):
@@ -100,12 +98,12 @@ def collapsed_rows(loadings, active, rows, usage, prior_on, prior_off, key):
     """
     n_features, n_factors = loadings.shape
     c, u, v = np.empty(n_factors), np.empty(n_factors), np.empty(n_factors)
-    own, zero = np.empty((n_factors, n_factors)), np.zeros((n_factors, n_factors))
+    zero = np.zeros((n_factors, n_factors))
     ones = np.ones(rows.scores.shape[0])
     lam, tau = rows.loading_precision, rows.noise_precision
     lam_step = min(1, lam.shape[0] - 1)
     for d in range(n_features):
-        gram = _gram_of_row(d, rows, ones, zero, own)
+        gram = _gram_of_row(d, rows, ones, zero)
         _covariate(d, loadings, active, rows, gram, c)
         fill_uniform_pairs(key, d, u, v)
         for k in range(n_factors):
@@ -131,24 +129,24 @@ def dense_rows(lo, hi, loadings, rows, key):
     """g_d ~ N(A⁻¹ τ_d T_d, A⁻¹), A = τ_d S_d + diag(λ_d), for rows lo..hi."""
     n_factors = rows.gram.shape[0]
     b, u, v = np.empty(n_factors), np.empty(n_factors), np.empty(n_factors)
-    own, zero = np.empty((n_factors, n_factors)), np.zeros((n_factors, n_factors))
+    zero = np.zeros((n_factors, n_factors))
     precision = np.empty((n_factors, n_factors))
     ones = np.ones(rows.scores.shape[0])
     lam, tau = rows.loading_precision, rows.noise_precision
     lam_step = min(1, lam.shape[0] - 1)
     for d in range(lo, hi):
-        gram = _gram_of_row(d, rows, ones, zero, own)
+        gram = _gram_of_row(d, rows, ones, zero)
         for i in range(n_factors):
             b[i] = tau[d] * rows.cross[d, i]
             for j in range(n_factors):
                 precision[i, j] = tau[d] * gram[i, j]
             precision[i, i] += lam[d * lam_step, i]
-        cholesky_upper(precision)
-        solve_lower(precision, b)
+        root = np.linalg.cholesky(precision)
+        solve_lower(root, b)
         fill_uniform_pairs(key, d, u, v)
         for i in range(n_factors):
             b[i] += normal_quantile(v[i])
-        solve_upper(precision, b)
+        solve_transposed(root, b)
         for i in range(n_factors):
             loadings[d, i] = b[i]
 

@@ -9,26 +9,23 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import (
-    cholesky_upper,
     corrected_gram,
     jit,
     normal_quantile,
     solve_lower,
-    solve_upper,
+    solve_transposed,
     uniform_pair,
 )
-
-# Separate purposes within one kernel call draw from counters far apart.
-_VALUES = 1 << 30
+from nsfa.kernels.streams import VALUES
 
 
 @jit
-def information_of_pattern(p, problem, identity, shared, out):
-    """Gᵀ diag(τ) G + I over the features observed under missing pattern p."""
+def information_of_pattern(p, problem, empty, full):
+    """Gᵀ diag(τ) G over the features observed under missing pattern p, plus ``empty`` (and ``full`` plus it)."""
     holes = problem.holes
-    base = identity if holes.rebuild[p] else shared
+    base = empty if holes.rebuild[p] else full
     index = holes.index[holes.pointer[p] : holes.pointer[p + 1]]
-    corrected_gram(base, problem.loadings, problem.noise_precision, index, holes.rebuild[p], out)
+    return corrected_gram(base, problem.loadings, problem.noise_precision, index, holes.rebuild[p])
 
 
 @jit
@@ -39,11 +36,10 @@ def scores_by_pattern(lo, hi, order, first, problem, scores, normals, evidence):
     """
     n_factors = scores.shape[1]
     identity = np.eye(n_factors)
-    shared, factor = problem.information + identity, np.empty((n_factors, n_factors))
+    shared = problem.information + identity
     b = np.empty(n_factors)
     for p in range(lo, hi):
-        information_of_pattern(p, problem, identity, shared, factor)
-        cholesky_upper(factor)
+        factor = np.linalg.cholesky(information_of_pattern(p, problem, identity, shared))
         log_root = 0.0
         for k in range(n_factors):
             log_root += math.log(factor[k, k])
@@ -56,11 +52,38 @@ def scores_by_pattern(lo, hi, order, first, problem, scores, normals, evidence):
             for k in range(n_factors):
                 total += 0.5 * b[k] * b[k]
                 b[k] += normals[n, k]
-            solve_upper(factor, b)
+            solve_transposed(factor, b)
             for k in range(n_factors):
                 scores[n, k] = b[k]
             total -= log_root
         evidence[p] = total
+
+
+@jit
+def predict_by_pattern(lo, hi, order, first, problem, entry, row, mean, variance):
+    """Mean and variance of g_d·x_n given sample n's observed entries, for listed entries of patterns lo..hi.
+
+    ``row[entry[n]:entry[n + 1]]`` are the features wanted for sample n; ``mean`` and ``variance`` go with ``row``.
+    """
+    n_factors = problem.information.shape[0]
+    identity = np.eye(n_factors)
+    shared = problem.information + identity
+    b, w = np.empty(n_factors), np.empty(n_factors)
+    for p in range(lo, hi):
+        factor = np.linalg.cholesky(information_of_pattern(p, problem, identity, shared))
+        for position in range(first[p], first[p + 1]):
+            n = order[position]
+            for k in range(n_factors):
+                b[k] = problem.projection[n, k]
+            solve_lower(factor, b)
+            for place in range(entry[n], entry[n + 1]):
+                for k in range(n_factors):
+                    w[k] = problem.loadings[row[place], k]
+                solve_lower(factor, w)
+                mean[place], variance[place] = 0.0, 0.0
+                for k in range(n_factors):
+                    mean[place] += w[k] * b[k]
+                    variance[place] += w[k] * w[k]
 
 
 @jit
@@ -85,11 +108,10 @@ def urn_assign(problem, values, cluster, sizes, concentration, key):
     n_samples, n_factors = problem.projection.shape
     identity = np.eye(n_factors)
     zero = np.zeros((n_factors, n_factors))
-    plain, factor = np.empty((n_factors, n_factors)), np.empty((n_factors, n_factors))
     b = np.empty(n_factors)
     log_weight = np.empty(values.shape[0])
     for n in range(n_samples):
-        information_of_pattern(problem.pattern[n], problem, zero, problem.information, plain)
+        plain = information_of_pattern(problem.pattern[n], problem, zero, problem.information)
         sizes[cluster[n]] -= 1
         free = -1
         for slot in range(values.shape[0]):
@@ -98,11 +120,8 @@ def urn_assign(problem, values, cluster, sizes, concentration, key):
                 log_weight[slot] = math.log(sizes[slot]) + _cluster_fit(problem, n, values[slot], plain)
             elif free < 0:
                 free = slot
-        for i in range(n_factors):
-            for j in range(n_factors):
-                factor[i, j] = plain[i, j] + identity[i, j]
-            b[i] = problem.projection[n, i]
-        cholesky_upper(factor)
+        b[:] = problem.projection[n]
+        factor = np.linalg.cholesky(plain + identity)
         solve_lower(factor, b)
         fresh = math.log(concentration)
         for k in range(n_factors):
@@ -112,7 +131,7 @@ def urn_assign(problem, values, cluster, sizes, concentration, key):
         if chosen == free:
             for k in range(n_factors):
                 b[k] += normal_quantile(uniform_pair(key, n, k + 1)[1])
-            solve_upper(factor, b)
+            solve_transposed(factor, b)
             for k in range(n_factors):
                 values[free, k] = b[k]
         cluster[n] = chosen
@@ -144,22 +163,18 @@ def urn_values(problem, values, cluster, sizes, key):
     """Draw every cluster's value given its members: N(Λ⁻¹ Σ a_n, Λ⁻¹), Λ = I + Σ M_n."""
     n_samples, n_factors = problem.projection.shape
     zero = np.zeros((n_factors, n_factors))
-    plain = np.empty((n_factors, n_factors))
     for slot in range(values.shape[0]):
         if sizes[slot] == 0:
             continue
         factor, b = np.eye(n_factors), np.zeros(n_factors)
         for n in range(n_samples):
             if cluster[n] == slot:
-                information_of_pattern(problem.pattern[n], problem, zero, problem.information, plain)
-                for i in range(n_factors):
-                    b[i] += problem.projection[n, i]
-                    for j in range(n_factors):
-                        factor[i, j] += plain[i, j]
-        cholesky_upper(factor)
+                factor += information_of_pattern(problem.pattern[n], problem, zero, problem.information)
+                b += problem.projection[n]
+        factor = np.linalg.cholesky(factor)
         solve_lower(factor, b)
         for k in range(n_factors):
-            b[k] += normal_quantile(uniform_pair(key, _VALUES + slot, k)[1])
-        solve_upper(factor, b)
+            b[k] += normal_quantile(uniform_pair(key, VALUES + slot, k)[1])
+        solve_transposed(factor, b)
         for k in range(n_factors):
             values[slot, k] = b[k]

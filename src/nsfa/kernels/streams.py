@@ -21,6 +21,11 @@ WEYL_1 = np.uint64(0xBB67AE85)
 LOW_WORD = np.uint64(0xFFFFFFFF)
 ROUNDS = 10
 
+# Positions within one kernel call that must not collide. Births: column 0 decides, then a stretch of columns per new
+# factor, its loading first and then attempts at its precision. Urn: cluster values use rows past any sample's.
+STRETCH = 1 << 10
+VALUES = 1 << 30
+
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 

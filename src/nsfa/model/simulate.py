@@ -16,10 +16,13 @@ Generator = np.random.Generator
 def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Generator) -> State:
     """A state from the model's prior."""
     hyper = spec.priors
-    concentration = draw_value(rng, spec.concentration, hyper.concentration)
-    stickiness = draw_value(rng, spec.stickiness, hyper.stickiness)
+    concentration = stickiness = urn = 1.0
+    if spec.pattern in ("ibp", "finite"):
+        concentration = draw_value(rng, spec.concentration, hyper.concentration)
+        stickiness = draw_value(rng, spec.stickiness, hyper.stickiness)
+    if spec.scores == "dirichlet":
+        urn = draw_value(rng, hyper.urn)
     loading_rate = draw_value(rng, hyper.loading_rate)
-    urn = draw_value(rng, hyper.urn)
     noise_rate = draw_value(rng, "infer", hyper.noise_rate) if spec.noise == "shared" else hyper.noise.rate
     sparsity, active = _draw_pattern(spec, n_features, concentration, stickiness, rng)
     n_factors = active.shape[1]

@@ -1,0 +1,6 @@
+"""Simulated data, and the paper's real data sets."""
+
+from nsfa.datasets.real import fetch_breast, fetch_ecoli, fetch_prostate
+from nsfa.datasets.simulated import make_sparse_factors
+
+__all__ = ["fetch_breast", "fetch_ecoli", "fetch_prostate", "make_sparse_factors"]

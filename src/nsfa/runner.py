@@ -1,0 +1,222 @@
+"""Many chains: in threads or processes, with a clean stop. Where they run never changes what they draw."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from nsfa.chain import Chain, Length, Sweep, chain_generator, run_chain
+from nsfa.data import Observed
+from nsfa.draws import Draw
+from nsfa.kernels import get_kernels
+from nsfa.model.spec import ModelSpec, is_integer
+
+_REPORT_EVERY = 0.1
+# Seconds of sampling from which starting worker processes (imports, compiled code from the cache) is worth it.
+_WORTH_PROCESSES = 10.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where one chain stands: sweeps done of how many, whether still warming up, and its number of factors."""
+
+    chain: int
+    done: int
+    total: int
+    warming_up: bool
+    n_factors: int
+
+
+Monitor = Callable[[Progress], None]
+
+
+class StopFlag(Protocol):
+    """Something chains look at between sweeps: an Event of threads or of processes."""
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+
+
+@dataclass(frozen=True)
+class ChainResult:
+    """The kept draws of one chain, and whether it ran to its end."""
+
+    chain: int
+    draws: list[Draw]
+    finished: bool
+
+
+@dataclass(frozen=True)
+class _Job:
+    data: Observed
+    spec: ModelSpec
+    length: Length
+    seed: int
+    backend: str
+    threads: int
+
+
+def sample(
+    data: Observed,
+    spec: ModelSpec,
+    *,
+    chains: int = 4,
+    length: Length | None = None,
+    seed: int | None = None,
+    n_jobs: int | None = None,
+    workers: str = "auto",
+    backend: str = "numba",
+    monitor: Monitor | None = None,
+) -> list[ChainResult]:
+    """Run ``chains`` chains and return their draws; Ctrl-C returns what was drawn so far.
+
+    A chain's draws depend on (data, spec, seed, its number) alone. ``n_jobs`` chains run at once (None: as many as
+    there are cores); cores left over speed up each chain. ``workers`` is "threads", "processes" or "auto": short runs
+    take turns in one thread, long ones go to processes, which take seconds to start but do not wait for each other.
+    """
+    check_count("chains", chains)
+    spec.check_shape(*data.shape)
+    if workers not in ("auto", "threads", "processes"):
+        raise ValueError(f"workers must be 'auto', 'threads' or 'processes'. Got {workers!r}.")
+    seed = fresh_seed() if seed is None else seed
+    length = length or Length()
+    at_once = min(worker_count(n_jobs), chains)
+    if workers == "auto":
+        long = chains * length.sweeps * _guess_seconds(data) > _WORTH_PROCESSES
+        workers = "processes" if long and at_once > 1 else "threads"
+        at_once = at_once if workers == "processes" else 1
+    threads = max(1, (os.cpu_count() or 1) // at_once) if n_jobs is None else 1
+    job = _Job(data, spec, length, seed, backend, threads)
+    run = _run_in_threads if workers == "threads" else _run_in_processes
+    return run(job, chains, at_once, monitor or (lambda progress: None))
+
+
+def _guess_seconds(data: Observed) -> float:
+    """A rough guess at the seconds of one sweep, from the table's size."""
+    return 5e-4 + 4e-8 * data.shape[0] * data.shape[1]
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Raise ValueError unless ``value`` is an int of at least ``least``."""
+    if not is_integer(value) or value < least:
+        raise ValueError(f"{name} must be an int >= {least}. Got {value!r}.")
+
+
+def fresh_seed() -> int:
+    """A seed from the system's entropy, small enough to write down."""
+    return int(np.random.SeedSequence().generate_state(1)[0])
+
+
+def worker_count(n_jobs: int | None) -> int:
+    """How many chains to run at once: None is one per core, negative counts back from the cores as in joblib."""
+    cores = os.cpu_count() or 1
+    if n_jobs is None:
+        return cores
+    if not is_integer(n_jobs) or n_jobs == 0:
+        raise ValueError(f"n_jobs must be None or a non-zero int. Got {n_jobs!r}.")
+    return max(1, cores + 1 + n_jobs) if n_jobs < 0 else n_jobs
+
+
+def _run_one(job: _Job, chain: int, stop: StopFlag, report: Callable[[Progress], Any]) -> ChainResult:
+    """One chain from start to end, or until ``stop`` is set; reports a few times a second."""
+    draws: list[Draw] = []
+    with threadpool_limits(1):
+        engine = Chain(job.data, job.spec, get_kernels(job.backend, job.threads), chain_generator(job.seed, chain))
+        last_report, total = time.monotonic(), job.length.sweeps
+        sweep: Sweep | None = None
+        for sweep in run_chain(engine, job.length):
+            if sweep.draw is not None:
+                draws.append(sweep.draw)
+            now = time.monotonic()
+            if now - last_report > _REPORT_EVERY or sweep.number == total:
+                report(Progress(chain, sweep.number, total, sweep.warming_up, sweep.n_factors))
+                last_report = now
+                if stop.is_set():
+                    break
+    return ChainResult(chain, draws, finished=sweep is None or sweep.number == total)
+
+
+def _run_in_threads(job: _Job, chains: int, at_once: int, monitor: Monitor) -> list[ChainResult]:
+    stop = threading.Event()
+    # limits set here too: chains enter and leave theirs at different times, and the setting is the process's
+    with threadpool_limits(1), ThreadPoolExecutor(at_once) as pool:
+        futures = [pool.submit(_run_one, job, chain, stop, monitor) for chain in range(chains)]
+        return _gather(futures, stop.set, lambda: None)
+
+
+def _run_in_processes(job: _Job, chains: int, at_once: int, monitor: Monitor) -> list[ChainResult]:
+    from joblib.externals.loky import get_reusable_executor
+
+    with tempfile.TemporaryDirectory(prefix="nsfa-") as folder:
+        board = Board(Path(folder) / "board", chains)
+        pool = get_reusable_executor(max_workers=at_once)
+        futures = [pool.submit(_run_elsewhere, job, chain, board) for chain in range(chains)]
+        return _gather(futures, board.stop, lambda: [monitor(p) for p in board.read()])
+
+
+def _run_elsewhere(job: _Job, chain: int, board: Board) -> ChainResult:
+    """One chain in a worker process; Ctrl-C is the parent's to act on."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return _run_one(job, chain, board, board.write)
+
+
+class Board:
+    """A small file that worker processes write their progress to, and read the stop flag from."""
+
+    def __init__(self, path: Path, chains: int) -> None:
+        self._path, self._chains = path, chains
+        np.zeros((chains + 1, 4), dtype=np.int64).tofile(path)
+
+    def _open(self, mode: Any) -> Any:
+        return np.memmap(self._path, dtype=np.int64, mode=mode, shape=(self._chains + 1, 4))
+
+    def stop(self) -> None:
+        """Ask all chains to stop after their sweep."""
+        self._open("r+")[-1, 0] = 1
+
+    def is_set(self) -> bool:
+        """Whether chains should stop."""
+        return bool(self._open("r")[-1, 0])
+
+    def write(self, p: Progress) -> None:
+        """Post where a chain stands."""
+        self._open("r+")[p.chain] = (p.done, p.total, p.warming_up, p.n_factors)
+
+    def read(self) -> list[Progress]:
+        """Where the chains stand that have posted."""
+        rows = self._open("r")[:-1].tolist()
+        return [Progress(i, done, total, bool(w), k) for i, (done, total, w, k) in enumerate(rows) if total]
+
+
+def _gather(
+    futures: list[Future[ChainResult]], stop: Callable[[], None], poll: Callable[[], Any]
+) -> list[ChainResult]:
+    """Wait for all chains; on Ctrl-C ask them to stop after their sweep and collect what they have."""
+    try:
+        while not all(future.done() for future in futures):
+            poll()
+            if any(future.done() and future.exception() for future in futures):
+                break
+            time.sleep(0.005)
+    except KeyboardInterrupt:
+        stop()
+        for future in futures:
+            future.cancel()
+    if any(future.done() and not future.cancelled() and future.exception() for future in futures):
+        stop()
+        for future in futures:
+            future.cancel()
+    results = [future.result() for future in futures if not future.cancelled()]
+    poll()
+    return results

@@ -1,0 +1,26 @@
+"""Shared fixtures. Seeds are fixed; NSFA_TEST_SEED changes those of the distributional tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(12345)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The directory with the paper's data; tests that need it skip without it."""
+    folder = os.environ.get("NSFA_DATA_DIR")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("NSFA_DATA_DIR is not set")
+    return Path(folder)

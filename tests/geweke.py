@@ -1,0 +1,144 @@
+"""Joint-distribution test of a sampler (Geweke 2004): draws of (state, data) must look the same from two simulators.
+
+The marginal-conditional simulator draws the state from the prior, then data from it. The successive-conditional one
+alternates one sweep of the sampler given the data with fresh data given the state. If every kernel leaves its
+conditional invariant, both have the same distribution; z scores compare the means of functions of the state.
+
+The successive-conditional chains are many and short, each started by an independent draw from the prior: a right kernel
+keeps them there, a wrong one drives them all the same way. Their means are independent batch means, so the z scores
+are honest however slowly a chain mixes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+
+from nsfa import schedule
+from nsfa.data import observe
+from nsfa.kernels import get_kernels
+from nsfa.model import Gamma, Priors, preset
+from nsfa.model.joint import log_prior
+from nsfa.model.simulate import simulate_data, simulate_state
+from nsfa.stats import Stats
+
+N_FEATURES, N_SAMPLES = 5, 4
+SEED = int(os.environ.get("NSFA_TEST_SEED", "20110"))
+
+# Light tails everywhere, so that means of log densities converge; no two hyperparameters equal, so that swapping a
+# shape and a rate, or one prior for another, shows.
+PRIORS = Priors(
+    noise=Gamma(3.0, 1.5),
+    noise_rate=Gamma(4.0, 2.5),
+    loading_shape=3.5,
+    loading_rate=Gamma(4.5, 0.9),
+    concentration=Gamma(3.0, 2.0),
+    stickiness=Gamma(4.0, 3.0),
+    reliability=0.6,
+    sparsity=(4.0, 0.4),
+    urn=Gamma(3.0, 2.0),
+)
+
+
+def statistics(state, spec) -> dict[str, float]:
+    """Functions of the state, none linear in a hyperparameter alone, all with light tails."""
+    k = state.n_factors
+    fit = state.loadings @ state.scores.T
+    out = {
+        "K": k,
+        "K2": k**2,
+        "active": state.active.sum(),
+        "singletons": (state.usage == 1).sum(),
+        "usage2": (state.usage**2).sum(),
+        "log loadings": np.log1p((state.loadings**2).sum()),
+        "log scores": np.log1p((state.scores**2).sum()),
+        "score power": np.mean(state.scores**2) if k else 1.0,
+        "log noise": np.log(state.noise_precision).mean(),
+        "log noise 2": (np.log(state.noise_precision) ** 2).mean(),
+        "log slab": np.log(state.precision_rows).sum(),
+        "log alpha": np.log(state.concentration),
+        "log beta": np.log(state.stickiness),
+        "alpha K": state.concentration * k,
+        "log noise rate": np.log(state.noise_rate),
+        "log loading rate": np.log(state.loading_rate),
+        "fit": np.tanh(fit[0, 0]),
+        "fit size": np.log1p((fit**2).sum()),
+        "log prior": sum(log_prior(state, spec).values()),
+    }
+    if state.sparsity is not None:
+        out["log rho"] = np.log(state.sparsity).mean()
+        out["rho usage"] = (state.sparsity * state.usage).sum()
+    if state.cluster is not None:
+        out["clusters"] = len(np.unique(state.cluster))
+        out["log urn"] = np.log(state.urn_concentration)
+        out["together"] = float(state.cluster[0] == state.cluster[1])
+    return {name: float(value) for name, value in out.items()}
+
+
+@dataclass
+class Result:
+    names: list[str]
+    z: np.ndarray
+
+    @property
+    def worst(self) -> float:
+        return float(np.nan_to_num(np.abs(self.z), nan=np.inf).max())
+
+    def __str__(self) -> str:
+        order = np.argsort(-np.abs(self.z))
+        return ", ".join(f"{self.names[i]} {self.z[i]:+.1f}" for i in order[:6])
+
+
+def mask(missing: bool) -> np.ndarray:
+    """A fixed pattern of holes (samples × features): one feature mostly missing, one sample half missing."""
+    out = np.zeros((N_SAMPLES, N_FEATURES), dtype=bool)
+    if missing:
+        out[1:, 0] = True
+        out[0, 2:] = True
+        out[2, 3] = True
+    return out
+
+
+CHAIN_LENGTH = 100
+RUNAWAY = 150  # factors: a chain that gets here is caught
+
+
+def run(name: str, sweeps: int, missing: bool = True, backend: str = "numba", seed: int = SEED, **changes) -> Result:
+    """z scores of every statistic for one model; ``changes`` go to the specification."""
+    changes.setdefault("priors", PRIORS)
+    if name != "nsfa":
+        changes.setdefault("n_components", 3)
+    spec = preset(name, **changes)
+    rng = np.random.default_rng(seed)
+    prior = [statistics(simulate_state(spec, N_FEATURES, N_SAMPLES, rng), spec) for _ in range(sweeps // 2)]
+    chains = [_successive(spec, mask(missing), backend, rng) for _ in range(sweeps // CHAIN_LENGTH)]
+    names = list(prior[0])
+    a = np.array([[row[n] for n in names] for row in prior])
+    b = np.array([[np.mean([row[n] for row in chain]) for n in names] for chain in chains])
+    moving = a.std(axis=0) > 1e-12
+    a, b = a[:, moving], b[:, moving]
+    variance = a.var(axis=0) / len(a) + b.var(axis=0, ddof=1) / len(b)
+    z = (b.mean(axis=0) - a.mean(axis=0)) / np.sqrt(variance)
+    return Result([n for n, m in zip(names, moving, strict=True) if m], z)
+
+
+def _successive(spec, holes, backend, rng) -> list[dict[str, float]]:
+    """Statistics of one chain after its first quarter, started from the prior."""
+    state = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
+    table = np.where(holes, np.nan, simulate_data(state, rng).T)
+    data = observe(table, scale=None, center=False)
+    stats = Stats(data, get_kernels(backend))
+    moves = schedule.build(spec, N_FEATURES)
+    out = []
+    for sweep in range(CHAIN_LENGTH):
+        data.replace_values(simulate_data(state, rng))
+        stats.refresh(state)
+        for move in moves:
+            move(state, stats, spec, rng)
+        if sweep >= CHAIN_LENGTH // 4 and sweep % 2:
+            out.append(statistics(state, spec))
+        if state.n_factors > RUNAWAY:
+            break
+    return out or [statistics(state, spec)]

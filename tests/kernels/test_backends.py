@@ -1,0 +1,162 @@
+"""The compiled backend must equal the plain-NumPy reference on the same random numbers."""
+
+import copy
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from cases import HOLES, case
+
+from nsfa.data import observe
+from nsfa.kernels import Births, get_kernels
+
+TOLERANCE = {"rtol": 1e-9, "atol": 1e-11}
+PRECISIONS = ("shared", "factor", "element")
+
+
+def both(state, call):
+    """Run ``call(kernels, state)`` on the two backends, each with its own copy of the state."""
+    states = [copy.deepcopy(state) for _ in range(2)]
+    results = [call(get_kernels(name), s) for name, s in zip(("reference", "numba"), states, strict=True)]
+    return states, results
+
+
+def same_state(a, b):
+    np.testing.assert_array_equal(a.active, b.active)
+    np.testing.assert_array_equal(a.usage, b.usage)
+    np.testing.assert_allclose(a.loadings, b.loadings, **TOLERANCE)
+    np.testing.assert_allclose(a.scores, b.scores, **TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", HOLES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("prior", [(0.0, 1.3), (0.4, 1.0)])
+def test_collapsed_sweep(kind, precision, prior):
+    state, stats, _ = case(kind=kind, precision=precision)
+    states, _ = both(
+        state, lambda k, s: k.sweep_collapsed(s.loadings, s.active, stats.rows(s), s.usage, prior, 2**63 + 7)
+    )
+    same_state(*states)
+    assert (states[0].loadings != state.loadings).any()
+
+
+@pytest.mark.parametrize("kind", HOLES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("per_feature", [False, True])
+def test_independent_sweep(kind, precision, per_feature, rng):
+    state, stats, _ = case(kind=kind, precision=precision)
+    logit = rng.normal(size=(len(state.loadings) if per_feature else 1, state.n_factors))
+    anchor = rng.integers(-1, len(state.loadings), state.n_factors)
+
+    def call(k, s):
+        s.usage = k.sweep_independent(s.loadings, s.active, stats.rows(s), logit, anchor, 5)
+
+    states, _ = both(state, call)
+    same_state(*states)
+    held = np.flatnonzero(anchor >= 0)
+    assert states[0].active[anchor[held], held].all()
+
+
+@pytest.mark.parametrize("kind", HOLES)
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_dense_rows(kind, precision):
+    state, stats, _ = case("fa", kind, precision=precision)
+    states, _ = both(state, lambda k, s: k.draw_dense(s.loadings, stats.rows(s), 11))
+    same_state(*states)
+
+
+@pytest.mark.parametrize("kind", HOLES)
+def test_residuals_equal_the_reference_and_the_residual_matrix(kind, rng):
+    state, stats, _ = case(kind=kind)
+    skip = rng.random(state.n_factors) < 0.3
+    _, (a, b) = both(state, lambda k, s: k.residuals(s.loadings, s.active, stats.rows(s), stats.power, skip))
+    np.testing.assert_allclose(a, b, **TOLERANCE)
+    fit = state.loadings[:, ~skip] @ state.scores[:, ~skip].T
+    missing = np.zeros_like(fit, bool) if stats.data.missing is None else stats.data.missing
+    direct = (np.where(missing, 0.0, stats.data.values - fit) ** 2).sum(axis=1)
+    np.testing.assert_allclose(a, direct, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", HOLES)
+def test_scores(kind):
+    state, stats, _ = case(kind=kind)
+    states, evidence = both(state, lambda k, s: k.draw_scores(stats.projection(s), s.scores, 3))
+    same_state(*states)
+    np.testing.assert_allclose(*evidence, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", HOLES)
+def test_evidence_is_the_gaussian_marginal(kind):
+    """Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|] plus the noise-only terms is log N(y_n; 0, GGᵀ + Ψ) over observed entries."""
+    from scipy.stats import multivariate_normal
+
+    state, stats, _ = case(kind=kind)
+    gain = get_kernels("numba").draw_scores(stats.projection(state), state.scores.copy(), 3)
+    tau = state.noise_precision
+    base = 0.5 * (stats.count @ (np.log(tau) - np.log(2 * np.pi)) - tau @ stats.power)
+    covariance = state.loadings @ state.loadings.T + np.diag(1 / tau)
+    missing = stats.data.missing if stats.data.missing is not None else np.zeros(stats.data.shape, bool)
+    direct = 0.0
+    for n in range(stats.data.shape[1]):
+        seen = ~missing[:, n]
+        direct += multivariate_normal(cov=covariance[np.ix_(seen, seen)]).logpdf(stats.data.values[seen, n])
+    assert base + gain == pytest.approx(direct, rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", HOLES)
+def test_urn(kind):
+    state, stats, _ = case("bfrm", kind)
+
+    def call(k, s):
+        k.draw_urn(stats.projection(s), s.scores, s.cluster, 0.7, 21)
+
+    states, _ = both(state, call)
+    np.testing.assert_array_equal(states[0].cluster, states[1].cluster)
+    same_state(*states)
+    assert 1 < len(np.unique(states[0].cluster)) < len(state.cluster) + 1
+
+
+@pytest.mark.parametrize("slab_shape", [0.0, 0.6, 3.0])
+def test_births(slab_shape, rng):
+    n = 400
+    problem = Births(
+        residual=rng.gamma(5, 2, n), noise_precision=rng.gamma(3, 1, n), count=np.full(n, 8.0),
+        own_count=rng.integers(0, 3, n), own_square=rng.gamma(1, 1, n),
+        cumulative=np.array([0.3, 0.6, 0.9, 1.0]), weight=np.array([0.0, -0.5, -1.0, -2.0]),
+        slab_shape=slab_shape, slab_rate=1.7,
+    )  # fmt: skip
+    a, b = (get_kernels(name).draw_births(problem, 77) for name in ("reference", "numba"))
+    np.testing.assert_array_equal(a.accepted, b.accepted)
+    np.testing.assert_array_equal(a.row, b.row)
+    np.testing.assert_allclose(a.loading, b.loading, rtol=1e-10)
+    np.testing.assert_allclose(a.precision, b.precision, rtol=1e-10)
+    assert 0 < a.accepted.sum() < n
+    threaded = get_kernels("numba", threads=2)
+    np.testing.assert_array_equal(threaded.draw_births(problem, 77).loading, b.loading)
+
+
+@pytest.mark.parametrize("kind", ["some", "most"])
+def test_predictions(kind):
+    state, stats, _ = case(kind=kind)
+    sample, row = np.nonzero(stats.data.missing.T)
+    _, (a, b) = both(state, lambda k, s: k.predict(stats.projection(s), sample, row))
+    np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+def test_sparse_and_dense_tables_give_the_same_products(rng):
+    table = sp.random_array((30, 12), density=0.3, rng=rng, format="csr")
+    dense, sparse = observe(table.toarray()), observe(table)
+    scores, loadings, tau = rng.normal(size=(30, 3)), rng.normal(size=(12, 3)), rng.gamma(2, 1, 12)
+    kernels = get_kernels("numba")
+    results = []
+    for data in (dense, sparse):
+        out = np.empty((12, 3))
+        kernels.cross(data, scores, out)
+        results.append((out, *kernels.project(data, loadings, tau), data.power))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_unknown_backend_is_named():
+    with pytest.raises(ValueError, match="backend must be one of numba, reference. Got 'abacus'"):
+        get_kernels("abacus")

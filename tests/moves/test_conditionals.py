@@ -1,0 +1,212 @@
+"""Each move's odds and moments against differences of the log joint: the oracle knows nothing of S, T, q."""
+
+import copy
+
+import numpy as np
+import pytest
+from cases import HOLES, case
+from scipy import stats as distributions
+
+from nsfa.kernels.reference import _row_gram, entry_conditional
+from nsfa.model import priors
+from nsfa.model.joint import log_joint
+from nsfa.moves import births, concentration, loadings, noise, precisions
+
+
+def joint(state, stats, spec):
+    return sum(log_joint(state, stats.data, spec).values())
+
+
+def with_entry(state, d, k, value):
+    new = copy.deepcopy(state)
+    new.active[d, k] = value != 0
+    new.loadings[d, k] = value
+    new.usage = new.active.sum(axis=0)
+    return new
+
+
+PRIOR_ODDS = {
+    "nsfa": lambda s, m, D: m / (s.stickiness + D - 1 - m),
+    "sfa": lambda s, m, D: (m + loadings.finite_pseudo_count(s)) / (s.stickiness + D - 1 - m),
+}
+
+
+@pytest.mark.parametrize("kind", HOLES)
+@pytest.mark.parametrize("precision", ["shared", "factor", "element"])
+@pytest.mark.parametrize("name", ["nsfa", "sfa", "bfrm"])
+def test_entry_odds_and_moments(name, kind, precision):
+    """log p(z=1, g, ·) − log N(g; μ, 1/ℓ) − log p(z=0, ·) is the log odds, for any g."""
+    state, stats, spec = case(name, kind, precision=precision)
+    n_features = len(state.loadings)
+    rows = stats.rows(state)
+    checked = 0
+    for d, k in [(0, 0), (3, 1), (5, 2), (8, 0)]:
+        others = state.usage[k] - state.active[d, k]
+        if name == "nsfa" and others == 0:
+            continue
+        gram = _row_gram(rows, d)
+        covariate = rows.cross[d, k] - gram[k] @ state.loadings[d] + gram[k, k] * state.loadings[d, k]
+        lam = np.broadcast_to(rows.loading_precision, state.loadings.shape)[d, k]
+        ell, mean, log_bayes = entry_conditional(covariate, gram[k, k], state.noise_precision[d], lam)
+        if name == "bfrm":
+            p = spec.priors.reliability * state.sparsity[k]
+            odds = p / (1 - p)
+        else:
+            odds = PRIOR_ODDS[name](state, others, n_features)
+        off = joint(with_entry(state, d, k, 0.0), stats, spec)
+        for g in (mean + 0.3, -1.1):
+            on = joint(with_entry(state, d, k, g), stats, spec) - distributions.norm(mean, ell**-0.5).logpdf(g)
+            assert on - off == pytest.approx(np.log(odds) + log_bayes, abs=1e-8)
+        checked += 1
+    assert checked >= 2
+
+
+@pytest.mark.parametrize("kind", ["complete", "some"])
+def test_birth_ratio_is_the_ratio_of_marginals(kind):
+    """Target ratio L(g*) Po(κ*) / L(g) Po(κ), against the joint with the new scores integrated out by quadrature-free
+    Gaussian algebra: log p(y_d | G) of the marginal covariance, and the buffet's own probability of the pattern."""
+    from nsfa.kernels.reference import log_marginal
+
+    state, stats, spec = case("nsfa", kind, precision="factor")
+    d, g = 2, 0.8
+    n_features = len(state.loadings)
+    kept = state.usage > 1
+    residual = stats.residuals(state, ~kept)[d]
+    missing = stats.data.missing[d] if stats.data.missing is not None else np.zeros(stats.data.shape[1], bool)
+    error = (stats.data.values[d] - state.loadings[d, kept] @ state.scores[:, kept].T)[~missing]
+    psi = 1 / state.noise_precision[d]
+    with_factor = distributions.norm(0, np.sqrt(psi + g * g)).logpdf(error).sum()
+    without = distributions.norm(0, np.sqrt(psi)).logpdf(error).sum()
+    got = log_marginal(g * g, residual, state.noise_precision[d], stats.count[d])
+    assert got == pytest.approx(with_factor - without, abs=1e-8)
+
+    # adding a singleton column changes the pattern's probability by the Poisson ratio, up to the column's label
+    usage = state.usage
+    alpha, beta = state.concentration, state.stickiness
+    more = priors.buffet_log_probability(np.append(usage, 1), n_features, alpha, beta)
+    less = priors.buffet_log_probability(usage, n_features, alpha, beta)
+    rate = births.birth_rate(state, n_features)
+    poisson = births.log_poisson(1, rate) - births.log_poisson(0, rate)
+    # 1/K! instead of 1/κ!: K+1 places for the new column
+    assert more - less + np.log(len(usage) + 1) == pytest.approx(poisson, abs=1e-10)
+
+
+def test_proposal_table_sums_to_one_and_contains_the_spike(rng):
+    _, _, spec = case("nsfa", spike=0.2, birth_scale=3.0)
+    cumulative, weight = births.proposal_tables(0.4, spec, 2)
+    mass = np.diff(cumulative, prepend=0.0)
+    assert cumulative[-1] == pytest.approx(1.0, abs=1e-12)
+    direct = 0.8 * distributions.poisson(1.2).pmf(np.arange(len(mass)))
+    direct[1] += 0.2
+    np.testing.assert_allclose(mass, direct, atol=1e-15)
+    some = slice(0, 8)
+    prior = distributions.poisson(0.4).logpmf(np.arange(len(mass)))
+    np.testing.assert_allclose(weight[some], prior[some] - np.log(direct[some]), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", HOLES)
+@pytest.mark.parametrize("setting", ["diagonal", "isotropic", "shared"])
+def test_noise_posterior(kind, setting):
+    state, stats, spec = case("nsfa", kind, noise=setting)
+    residual, count = stats.residuals(state), stats.count
+    if setting == "isotropic":
+        residual, count = residual.sum(keepdims=True), count.sum(keepdims=True)
+    shape, rate = noise.noise_posterior(spec.priors.noise.shape, state.noise_rate, count, residual)
+    which = slice(None) if setting == "isotropic" else 3
+
+    def at(value):
+        new = copy.deepcopy(state)
+        new.noise_precision[which] = value
+        return joint(new, stats, spec)
+
+    a, b = np.atleast_1d(shape)[0 if setting == "isotropic" else 3], np.atleast_1d(rate)[0 if setting == "isotropic" else 3]
+    density = distributions.gamma(a, scale=1 / b).logpdf
+    assert at(1.7) - at(0.6) == pytest.approx(density(1.7) - density(0.6), abs=1e-8)
+
+
+@pytest.mark.parametrize("precision", ["shared", "factor", "element"])
+def test_slab_posterior(precision):
+    state, stats, spec = case("nsfa", precision=precision)
+    square, count = state.loadings**2, state.active
+    where = {"shared": (), "factor": (1,), "element": (2, 1)}[precision]
+    total = {"shared": square.sum(), "factor": square.sum(axis=0), "element": square}[precision]
+    used = {"shared": count.sum(), "factor": count.sum(axis=0), "element": count}[precision]
+    shape, rate = precisions.slab_posterior(spec.priors.loading_shape, state.loading_rate, used, total)
+
+    def at(value):
+        new = copy.deepcopy(state)
+        new.loading_precision = np.array(new.loading_precision)
+        new.loading_precision[where] = value
+        return joint(new, stats, spec)
+
+    density = distributions.gamma(np.asarray(shape)[where], scale=1 / np.asarray(rate)[where]).logpdf
+    assert at(1.7) - at(0.6) == pytest.approx(density(1.7) - density(0.6), abs=1e-8)
+
+
+def test_scores_are_drawn_from_their_conditional():
+    """Moments of many draws equal those of the Gaussian whose log density is the joint's dependence on x_n."""
+    state, stats, spec = case("nsfa", "some", n_features=6, n_samples=5)
+    problem = stats.projection(state)
+    kernels = stats.kernels
+    draws = np.array([_draw(kernels, problem, state, key) for key in range(4000)])
+    n = 2
+    seen = ~stats.data.missing[:, n]
+    G, tau = state.loadings[seen], state.noise_precision[seen]
+    covariance = np.linalg.inv(G.T @ (tau[:, None] * G) + np.eye(state.n_factors))
+    mean = covariance @ G.T @ (tau * stats.data.values[seen, n])
+    z = (draws[:, n].mean(axis=0) - mean) / np.sqrt(np.diag(covariance) / len(draws))
+    assert np.abs(z).max() < 4.5
+    np.testing.assert_allclose(np.cov(draws[:, n].T), covariance, atol=0.08)
+
+
+def _draw(kernels, problem, state, key):
+    out = state.scores.copy()
+    kernels.draw_scores(problem, out, key)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("name", "update", "attribute"),
+    [
+        ("nsfa", concentration.update_concentration_buffet, "concentration"),
+        ("nsfa", concentration.update_stickiness_buffet, "stickiness"),
+        ("sfa", concentration.update_concentration_finite, "concentration"),
+        ("sfa", concentration.update_stickiness_finite, "stickiness"),
+    ],
+)
+def test_buffet_parameters_are_drawn_from_their_conditional(name, update, attribute, rng):
+    """A histogram of draws against the normalised joint on a grid."""
+    state, stats, spec = case(name, stickiness="infer")
+    grid = np.exp(np.linspace(np.log(1e-3), np.log(60), 4000))
+    log_density = np.empty(len(grid))
+    for i, value in enumerate(grid):
+        trial = copy.deepcopy(state) if i == 0 else trial
+        setattr(trial, attribute, float(value))
+        log_density[i] = sum(priors_only(trial, spec))
+    weight = np.exp(log_density - log_density.max()) * np.gradient(grid)
+    distribution = np.cumsum(weight) / weight.sum()
+    draws = np.empty(6000)
+    for i in range(len(draws)):
+        update(state, stats, spec, rng)
+        draws[i] = getattr(state, attribute)
+    thinned = draws[::5]
+    assert distributions.kstest(np.interp(thinned, grid, distribution), "uniform").pvalue > 1e-3
+
+
+def priors_only(state, spec):
+    from nsfa.model.joint import log_prior
+
+    return log_prior(state, spec).values()
+
+
+def test_births_replace_singletons_and_keep_the_state_consistent(rng):
+    state, stats, spec = case("nsfa", backend="numba", n_features=30, n_samples=6, precision="element")
+    seen = set()
+    for _ in range(60):
+        births.update_births(state, stats, spec, rng)
+        state.buffers["scores"][:] = rng.standard_normal(state.buffers["scores"].shape)
+        stats.refresh(state)
+        state.check_invariants()
+        assert (state.usage > 0).all()
+        seen.add(state.n_factors)
+    assert len(seen) > 3

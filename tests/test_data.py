@@ -1,0 +1,119 @@
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from nsfa.data import observe
+
+
+def table(rng, n=6, d=5):
+    return rng.normal(size=(n, d)) * 3 + 2
+
+
+def test_centres_and_scales_on_observed_entries(rng):
+    X = table(rng)
+    X[0, 1] = X[3, 1] = X[2, 4] = np.nan
+    data = observe(X)
+    assert data.shape == (5, 6)
+    np.testing.assert_allclose(data.center, np.nanmean(X, axis=0))
+    np.testing.assert_allclose(data.scale, np.nanstd(X, axis=0))
+    back = data.values.T * data.scale + data.center
+    seen = ~np.isnan(X)
+    np.testing.assert_allclose(back[seen], X[seen])
+    assert (data.values.T[~seen] == 0).all()
+    np.testing.assert_allclose(data.count, seen.sum(axis=0))
+    np.testing.assert_allclose(data.power, data.count)
+
+
+def test_global_and_no_scaling(rng):
+    X = table(rng)
+    assert len(set(observe(X, scale="global").scale)) == 1
+    assert (observe(X, scale=None).scale == 1).all()
+
+
+def test_the_users_table_is_not_touched(rng):
+    X = table(rng)
+    X[0, 0] = np.nan
+    before = X.copy()
+    observe(X)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_holes_list_the_smaller_side(rng):
+    X = table(rng, 10, 3)
+    X[:2, 0] = np.nan
+    X[:8, 1] = np.nan
+    holes = observe(X).feature_holes
+    np.testing.assert_array_equal(holes.rebuild, [False, True, False])
+    np.testing.assert_array_equal(holes.index, [0, 1, 8, 9])
+    np.testing.assert_array_equal(holes.pointer, [0, 2, 4, 4])
+
+
+def test_samples_with_the_same_holes_share_a_pattern(rng):
+    X = table(rng, 6, 4)
+    X[[1, 4], 2] = np.nan
+    data = observe(X)
+    assert len(data.pattern_holes.rebuild) == 2
+    assert data.pattern[1] == data.pattern[4] != data.pattern[0]
+
+
+@pytest.mark.parametrize("factor", [1e-200, 0.01, 100.0, 1e200])
+def test_scaling_the_table_changes_nothing_but_the_units(factor, rng):
+    X = table(rng)
+    plain, scaled = observe(X), observe(X * factor)
+    np.testing.assert_allclose(plain.values, scaled.values, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(scaled.scale, factor * plain.scale)
+
+
+def test_names_come_from_the_frame(rng):
+    frame = pd.DataFrame(table(rng), columns=list("abcde"))
+    assert observe(frame).feature_names == tuple("abcde")
+
+
+def test_constant_features_are_left_out_with_a_warning_that_names_them(rng):
+    frame = pd.DataFrame(table(rng), columns=list("abcde"))
+    frame["c"] = 7.0
+    with pytest.warns(UserWarning, match=r"1 feature\(s\) do not vary and get zero loadings: feature 'c'"):
+        data = observe(frame)
+    assert data.shape == (4, 6)
+    np.testing.assert_array_equal(data.kept, [0, 1, 3, 4])
+    sparse = sp.csr_array(np.where(np.arange(5) == 2, 0.0, table(rng)))
+    with pytest.warns(UserWarning, match="feature 2"):
+        assert observe(sparse).shape == (4, 6)
+
+
+def text_frame():
+    return pd.DataFrame({"a": [1.0, 2.0], "b": ["low", "high"]})
+
+
+BAD = [
+    (lambda X: X[0], r"X must be 2-D, samples × features. Got an array of 1 dimension"),
+    (lambda X: X[None], "X must be 2-D"),
+    (lambda X: text_frame(), r"X must hold numbers.* Got 'low' at row 0, column 1"),
+    (lambda X: X.astype(complex), "X must be real"),
+    (lambda X: np.where(X == X[1, 2], np.inf, X), r"X must be finite or NaN.*Got inf at sample 1, feature 2 \(1 infinite"),
+    (lambda X: np.where(X == X[1, 2], -np.inf, X), "Got -inf at sample 1, feature 2"),
+    (lambda X: X[:1], r"at least 2 samples and 2 features. Got 1 sample\(s\) × 5 feature\(s\)"),
+    (lambda X: X[:, :1], r"at least 2 samples and 2 features"),
+    (lambda X: np.where(np.arange(5) == 3, np.nan, X), r"Every feature must have an observed value. Got only NaN in feature 3"),
+    (lambda X: np.where(np.arange(6)[:, None] == 3, np.nan, X), "Every sample must have an observed value. Got only NaN in sample 3"),
+    (lambda X: sp.csr_array(np.where(X == X[0, 0], np.nan, X)), "A sparse X must be finite"),
+    (lambda X: sp.csr_array(X.astype(complex)), "X must hold real numbers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "sentence"), BAD)
+def test_bad_tables_get_one_sentence(spoil, sentence, rng):
+    with pytest.raises(ValueError, match=sentence) as caught:
+        observe(spoil(table(rng)))
+    assert "\n" not in str(caught.value)
+
+
+def test_at_least_two_features_must_vary():
+    with pytest.warns(UserWarning), pytest.raises(ValueError, match="At least 2 features must vary. Got 1"):
+        observe(np.column_stack([np.arange(4.0), np.ones(4)]))
+
+
+def test_unknown_scale_is_named(rng):
+    with pytest.raises(ValueError, match="scale must be 'feature', 'global' or None. Got 'unit'"):
+        observe(table(rng), scale="unit")

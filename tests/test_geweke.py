@@ -1,0 +1,37 @@
+"""Joint-distribution tests of all six samplers, every hyperparameter drawn and entries missing.
+
+The bound: about twenty correlated statistics per run; under a correct kernel the largest |z| passes 4 about once in a
+thousand runs. The mutants in test_mutants.py are caught by the same function at the same bound.
+"""
+
+import geweke
+import pytest
+
+SWEEPS = 16_000
+BOUND = 4.0
+
+RUNS = {
+    "nsfa collapsed": ("nsfa", {"sweep": "collapsed", "noise": "shared"}),
+    "nsfa parallel": ("nsfa", {"sweep": "parallel", "stickiness": "infer"}),
+    "nsfa two-parameter, eager births": ("nsfa", {"stickiness": "infer", "birth_scale": 4.0, "spike": 0.3}),
+    "nsfa per-element slab": ("nsfa", {"precision": "element"}),
+    "nsfa shared slab, prior proposal": ("nsfa", {"precision": "shared", "spike": 0.0, "noise": "isotropic"}),
+    "sfa collapsed": ("sfa", {"sweep": "collapsed", "stickiness": "infer"}),
+    "sfa parallel": ("sfa", {"sweep": "parallel", "noise": "shared"}),
+    "fa": ("fa", {}),
+    "afa": ("afa", {"noise": "shared"}),
+    "fok": ("fok", {"noise": "isotropic"}),
+    "bfrm": ("bfrm", {}),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_two_simulators_agree(run):
+    name, changes = RUNS[run]
+    result = geweke.run(name, SWEEPS, **changes)
+    assert result.worst < BOUND, str(result)
+
+
+def test_complete_data_and_the_reference_backend_agree_too():
+    assert geweke.run("nsfa", 3000, missing=False, backend="reference").worst < BOUND
+    assert geweke.run("bfrm", 1500, missing=False, backend="reference").worst < BOUND

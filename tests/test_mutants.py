@@ -1,0 +1,136 @@
+"""Deliberately wrong kernels must be caught by the very test that passes the right ones (test_geweke.py)."""
+
+import math
+
+import geweke
+import numpy as np
+import pytest
+from test_geweke import BOUND
+
+from nsfa import stats as stats_module
+from nsfa.data import _no_holes
+from nsfa.model import priors
+from nsfa.moves import births, concentration, loadings, noise, precisions, urn
+
+SWEEPS = 8_000
+
+
+def half_forgotten_in_noise(patch):
+    patch.setattr(noise, "noise_posterior", lambda a, b, n, r: (a + 0.5 * n, b + r))
+
+
+def half_forgotten_in_slab(patch):
+    patch.setattr(precisions, "slab_posterior", lambda c, d, n, s: (c + 0.5 * n, d + s))
+
+
+def rate_read_as_scale_in_births(patch):
+    right = births.Births
+    patch.setattr(births, "Births", lambda **k: right(**{**k, "slab_rate": 1 / k["slab_rate"]}))
+
+
+def rate_read_as_scale_in_hierarchy(patch):
+    patch.setattr(precisions, "draw_gamma", lambda rng, shape, rate, size=None: rng.standard_gamma(shape, size) * rate)
+
+
+def spike_left_out_of_ratio(patch):
+    right = births.proposal_tables
+
+    def wrong(rate, spec, at_least):
+        cumulative, weight = right(rate, spec, at_least)
+        return cumulative, np.zeros_like(weight)
+
+    patch.setattr(births, "proposal_tables", wrong)
+
+
+def deaths_for_free(patch):
+    """The printed J(ξ|ξ*) = 1: what the current singletons are worth never enters the ratio."""
+    right = births.Births
+
+    patch.setattr(births, "Births", lambda **k: right(**{**k, "own_square": np.zeros_like(k["own_square"])}))
+
+
+def birth_rate_over_one_feature_less(patch):
+    patch.setattr(births, "birth_rate", lambda s, n: s.concentration * s.stickiness / (s.stickiness + n - 2))
+
+
+def pseudo_count_not_divided_by_factors(patch):
+    patch.setattr(loadings, "finite_pseudo_count", lambda s: s.concentration * s.stickiness)
+
+
+def anchor_without_its_uniform(patch):
+    right = loadings.draw_anchors
+
+    def wrong(state, rng):
+        anchor, _ = right(state, rng)
+        on = loadings.draw_log_gamma(rng, state.usage)
+        off = loadings.draw_log_gamma(rng, len(state.noise_precision) - state.usage + state.stickiness)
+        return anchor, (on - off)[None, :]
+
+    patch.setattr(loadings, "draw_anchors", wrong)
+
+
+def harmonic_number_forgets_stickiness(patch):
+    patch.setattr(priors, "buffet_total", lambda n, b: math.log(n))
+
+
+def missing_samples_counted_in_gram(patch):
+    right = stats_module.Stats.rows
+
+    def wrong(self, state):
+        return right(self, state)._replace(holes=_no_holes(len(self.count)))
+
+    patch.setattr(stats_module.Stats, "rows", wrong)
+
+
+def missing_features_counted_in_scores(patch):
+    right = stats_module.Stats.projection
+
+    def wrong(self, state):
+        return right(self, state)._replace(holes=_no_holes(1), pattern=np.zeros(self.data.shape[1], np.int64))
+
+    patch.setattr(stats_module.Stats, "projection", wrong)
+
+
+def indicator_forgotten_in_sparsity(patch):
+    def wrong(state, stats, spec, rng):
+        n = len(state.noise_precision)
+        a, b = priors.sparsity_prior(spec, n)
+        state.sparsity = rng.beta(a + state.usage, b + n - state.usage)
+
+    patch.setattr(concentration, "update_sparsity", wrong)
+
+
+def urn_concentration_without_its_mixture(patch):
+    def wrong(state, stats, spec, rng):
+        prior, n_clusters = spec.priors.urn, len(np.unique(state.cluster))
+        rate = prior.rate - np.log(rng.beta(state.urn_concentration + 1, len(state.scores)))
+        state.urn_concentration = float(priors.draw_gamma(rng, prior.shape + n_clusters, rate))
+
+    patch.setattr(urn, "update_urn_concentration", wrong)
+
+
+NSFA = ("nsfa", {"sweep": "collapsed", "noise": "shared"})
+MUTANTS = [
+    (half_forgotten_in_noise, *NSFA),
+    (half_forgotten_in_slab, *NSFA),
+    (rate_read_as_scale_in_births, *NSFA),
+    (rate_read_as_scale_in_hierarchy, "afa", {"noise": "shared"}),
+    (spike_left_out_of_ratio, *NSFA),
+    (deaths_for_free, *NSFA),
+    (birth_rate_over_one_feature_less, *NSFA),
+    (pseudo_count_not_divided_by_factors, "sfa", {"sweep": "collapsed", "stickiness": "infer"}),
+    (anchor_without_its_uniform, "nsfa", {"sweep": "parallel", "stickiness": "infer"}),
+    (harmonic_number_forgets_stickiness, "nsfa", {"sweep": "parallel", "stickiness": "infer"}),
+    (missing_samples_counted_in_gram, *NSFA),
+    (missing_features_counted_in_scores, "fa", {}),
+    (indicator_forgotten_in_sparsity, "bfrm", {}),
+    (urn_concentration_without_its_mixture, "bfrm", {}),
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("mutate", "name", "changes"), MUTANTS, ids=[m[0].__name__ for m in MUTANTS])
+def test_mutant_is_caught(mutate, name, changes, monkeypatch):
+    mutate(monkeypatch)
+    result = geweke.run(name, SWEEPS, **changes)
+    assert result.worst > BOUND, f"not caught: {result}"
