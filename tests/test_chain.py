@@ -1,0 +1,146 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from cases import holes
+
+from nsfa import schedule
+from nsfa.chain import Chain, Length, chain_generator, initial_state, run_chain
+from nsfa.data import observe
+from nsfa.datasets import make_sparse_factors
+from nsfa.kernels import get_kernels
+from nsfa.model import Priors, preset
+from nsfa.model.joint import log_joint
+from nsfa.moves import loadings
+
+NAMES = ("fa", "afa", "fok", "sfa", "nsfa", "bfrm")
+
+
+def specification(name, **changes):
+    if name != "nsfa":
+        changes.setdefault("n_components", 3)
+    return preset(name, **changes)
+
+
+def tables(rng):
+    X = make_sparse_factors(20, 12, 3, density=0.4, random_state=1).X
+    gaps = np.where(holes("mixed", 12, 20, rng).T, np.nan, X)
+    return {"dense": X, "missing": gaps, "sparse": sp.csr_array(np.where(rng.random(X.shape) < 0.5, 0.0, X)), "single": X.astype(np.float32)}
+
+
+@pytest.mark.parametrize("kind", ["dense", "missing", "sparse", "single"])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_model_runs_on_every_kind_of_table(name, kind, rng):
+    chain = Chain(observe(tables(rng)[kind]), specification(name), get_kernels(), chain_generator(0, 0))
+    draws = [s.draw for s in run_chain(chain, Length(10, 5, 2)) if s.draw is not None]
+    chain.state.check_invariants()
+    assert len(draws) == 5
+    assert all(np.isfinite(list(d.scalars.values())).all() for d in draws)
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "shared"])
+@pytest.mark.parametrize("precision", ["shared", "factor", "element"])
+@pytest.mark.parametrize("rate", [1.5, None])
+@pytest.mark.parametrize("name", ["fa", "sfa", "nsfa", "bfrm"])
+def test_every_switch_goes_with_every_model(name, noise, precision, rate, rng):
+    priors = Priors() if rate is None else Priors(loading_rate=rate, urn=0.8)
+    spec = specification(name, noise=noise, precision=precision, priors=priors)
+    chain = Chain(observe(tables(rng)["missing"]), spec, get_kernels(), chain_generator(0, 1))
+    for _ in range(8):
+        chain.sweep()
+    chain.state.check_invariants()
+    if noise == "isotropic":
+        assert np.ptp(chain.state.noise_precision) == 0
+    assert (chain.state.loading_rate == rate) == (rate is not None)
+    assert chain.state.loading_precision.ndim == {"shared": 0, "factor": 1, "element": 2}[precision]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reported_log_joint_is_the_oracles(name, rng):
+    data = observe(tables(rng)["missing"])
+    chain = Chain(data, specification(name, noise="shared"), get_kernels(), chain_generator(3, 0))
+    for _ in range(15):
+        births = chain.sweep()
+    draw = chain.draw(births, 0.0)
+    assert draw.scalars["log_joint"] == pytest.approx(sum(log_joint(chain.state, data, chain.spec).values()), rel=1e-9)
+    np.testing.assert_allclose(draw.loadings(), chain.state.loadings, rtol=1e-6, atol=1e-7)
+    assert draw.n_active == chain.state.active.sum()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("sweep", ["collapsed", "parallel"])
+def test_reference_and_compiled_chains_stay_together(name, sweep, rng):
+    """The same seed gives the same chain on both backends, up to rounding, for many sweeps."""
+    data = observe(tables(rng)["missing"])
+    chains = [Chain(data, specification(name, sweep=sweep), get_kernels(b), chain_generator(5, 0)) for b in ("reference", "numba")]
+    for _ in range(6):
+        for chain in chains:
+            chain.sweep()
+    a, b = (chain.state for chain in chains)
+    np.testing.assert_array_equal(a.active, b.active)
+    np.testing.assert_allclose(a.loadings, b.loadings, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(a.scores, b.scores, rtol=1e-6, atol=1e-8)
+
+
+def test_where_sums_run_over_all_states_the_sampler_is_exact():
+    """Two features, one factor, everything but z fixed: the share of draws in each pattern is its probability."""
+    spec = preset("sfa", n_components=1, concentration=1.0, sweep="collapsed")
+    rng = np.random.default_rng(4)
+    data = observe(rng.normal(size=(6, 2)), scale=None)
+    chain = Chain(data, spec, get_kernels(), rng)
+    state, stats = chain.state, chain.stats
+    state.scores[:] = rng.standard_normal(state.scores.shape)
+    stats.refresh(state)
+    counts = np.zeros(4)
+    for _ in range(20_000):
+        loadings.update_finite_collapsed(state, stats, spec, rng)
+        counts[2 * state.active[0, 0] + state.active[1, 0]] += 1
+    expected = np.array([_pattern_weight(state, data, spec, [i // 2, i % 2]) for i in range(4)])
+    expected = np.exp(expected - expected.max())
+    expected /= expected.sum()
+    z = (counts / counts.sum() - expected) / np.sqrt(expected * (1 - expected) / counts.sum())
+    assert np.abs(z).max() < 6  # draws are correlated
+
+
+def _pattern_weight(state, data, spec, pattern):
+    """log of the joint with the loadings integrated out analytically."""
+    import copy
+
+    trial = copy.deepcopy(state)
+    trial.active[:, 0] = np.array(pattern, bool)
+    trial.loadings[:] = 0.0
+    trial.usage = trial.active.sum(axis=0)
+    total = sum(log_joint(trial, data, spec).values())
+    for d in np.flatnonzero(trial.active[:, 0]):
+        lam, tau = float(trial.loading_precision[0]), trial.noise_precision[d]
+        ell = tau * trial.scores[:, 0] @ trial.scores[:, 0] + lam
+        shift = tau * data.values[d] @ trial.scores[:, 0]
+        # ∫ N(g; 0, 1/λ) … dg over the density at g = 0, where log_joint has put ½ log(λ/2π)
+        total += 0.5 * (np.log(2 * np.pi) - np.log(ell) + shift**2 / ell)
+    return total
+
+
+def test_a_sweep_reports_warm_up_and_keeps_every_thin_th_draw():
+    chain = Chain(observe(make_sparse_factors(15, 10, 2, random_state=0).X), preset("nsfa"), get_kernels(), chain_generator(0, 0))
+    sweeps = list(run_chain(chain, Length(tune=4, draws=3, thin=2)))
+    assert [s.number for s in sweeps] == list(range(1, 11))
+    assert [s.warming_up for s in sweeps] == [True] * 4 + [False] * 6
+    assert [s.draw is not None for s in sweeps] == [False] * 5 + [True, False, True, False, True]
+
+
+def test_nothing_but_noise_keeps_an_empty_model_alive(rng):
+    chain = Chain(observe(rng.normal(size=(30, 8))), preset("nsfa", concentration=0.01), get_kernels(), chain_generator(0, 0))
+    for _ in range(200):
+        chain.sweep()
+    assert chain.state.n_factors <= 2
+    chain.state.check_invariants()
+
+
+@pytest.mark.parametrize(("n_features", "expected"), [(100, loadings.update_buffet_collapsed), (20_000, loadings.update_buffet_parallel)])
+def test_the_sweep_is_chosen_by_size_alone(n_features, expected):
+    assert schedule.build(preset("nsfa"), n_features)[0] is expected
+
+
+def test_an_empty_start_has_no_factors_and_a_fixed_one_has_k(rng):
+    data = observe(rng.normal(size=(10, 6)))
+    assert initial_state(data, preset("nsfa"), rng).n_factors == 0
+    assert initial_state(data, preset("sfa", n_components=4), rng).n_factors == 4

@@ -1,0 +1,152 @@
+"""Where chains run must not change a bit of what they draw."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from nsfa.chain import Length
+from nsfa.data import observe
+from nsfa.datasets import make_sparse_factors
+from nsfa.kernels import get_kernels
+from nsfa.model import preset
+from nsfa.runner import Board, Progress, sample, worker_count
+
+
+def fingerprint(results) -> list[str]:
+    out = []
+    for result in results:
+        digest = hashlib.sha256()
+        for draw in result.draws:
+            for part in (draw.start, draw.column, draw.value, draw.noise_precision, draw.loading_precision):
+                digest.update(part.tobytes())
+            digest.update(repr([v for k, v in sorted(draw.scalars.items()) if k != "seconds"]).encode())
+        out.append(digest.hexdigest())
+    return out
+
+
+def problem(name="nsfa", missing=0.1, n_features=40):
+    X = make_sparse_factors(30, n_features, 4, density=0.3, missing=missing, random_state=2).X
+    spec = preset(name, **({} if name == "nsfa" else {"n_components": 4}))
+    return observe(X), spec
+
+
+LENGTH = Length(tune=20, draws=10)
+
+
+@pytest.mark.parametrize("name", ["nsfa", "fok", "bfrm"])
+def test_threads_processes_and_numbers_of_chains_give_the_same_draws(name):
+    data, spec = problem(name)
+    serial = fingerprint(sample(data, spec, chains=3, length=LENGTH, seed=7, n_jobs=1))
+    assert len(set(serial)) == 3
+    for settings in ({"workers": "threads", "n_jobs": 2}, {"workers": "processes", "n_jobs": 2}, {"n_jobs": None}):
+        assert fingerprint(sample(data, spec, chains=3, length=LENGTH, seed=7, **settings)) == serial
+    assert fingerprint(sample(data, spec, chains=2, length=LENGTH, seed=7)) == serial[:2]
+    assert fingerprint(sample(data, spec, chains=1, length=LENGTH, seed=8))[0] not in serial
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+@pytest.mark.parametrize("sweep", ["collapsed", "parallel"])
+def test_one_thread_equals_two_and_three(missing, sweep, monkeypatch):
+    """With the threshold lowered, so that every kernel really is shared out."""
+    from nsfa.chain import Chain, chain_generator
+    from nsfa.kernels import numba_cpu, products
+
+    monkeypatch.setattr(numba_cpu, "_WORTH_A_THREAD", 50)
+    monkeypatch.setattr(products, "_WORK_PER_BLOCK", 1000)
+    X = make_sparse_factors(60, 300, 5, density=0.2, missing=missing, random_state=3).X
+    states = []
+    for threads in (1, 2, 3):
+        chain = Chain(observe(X), preset("nsfa", sweep=sweep), get_kernels("numba", threads), chain_generator(1, 0))
+        for _ in range(25):
+            chain.sweep()
+        states.append((chain.state, chain.stats.log_evidence))
+    for state, evidence in states[1:]:
+        np.testing.assert_array_equal(state.loadings, states[0][0].loadings)
+        np.testing.assert_array_equal(state.scores, states[0][0].scores)
+        assert evidence == states[0][1]
+
+
+def test_another_interpreter_gives_the_same_draws():
+    code = (
+        "from test_runner import *\n"
+        "data, spec = problem()\n"
+        "print(fingerprint(sample(data, spec, chains=1, length=LENGTH, seed=7))[0])"
+    )
+    env = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+    data, spec = problem()
+    assert other.stdout.strip() == fingerprint(sample(data, spec, chains=1, length=LENGTH, seed=7))[0]
+
+
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+def test_ctrl_c_returns_what_was_drawn(workers):
+    data, spec = problem()
+    reports: list[Progress] = []
+    timer = threading.Timer(60, lambda: None)
+
+    def watch(report: Progress) -> None:
+        reports.append(report)
+        if len(reports) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    started = time.monotonic()
+    results = sample(data, spec, chains=2, length=Length(5, 10**6), seed=1, workers=workers, n_jobs=2, monitor=watch)
+    timer.cancel()
+    assert time.monotonic() - started < 60
+    assert results and not any(r.finished for r in results)
+    assert max(len(r.draws) for r in results) > 0
+    assert reports[0].total == 5 + 10**6
+
+
+def test_an_error_in_a_chain_reaches_the_caller(monkeypatch):
+    from nsfa import runner
+
+    def broken(*args):
+        raise FloatingPointError("no luck")
+
+    monkeypatch.setattr(runner, "run_chain", broken)
+    data, spec = problem()
+    with pytest.raises(FloatingPointError, match="no luck"):
+        sample(data, spec, chains=3, length=LENGTH, seed=1, workers="threads")
+
+
+def test_no_seed_means_a_new_one_each_time():
+    data, spec = problem()
+    a, b = (fingerprint(sample(data, spec, chains=1, length=LENGTH)) for _ in range(2))
+    assert a != b
+
+
+def test_board_carries_progress_and_the_stop_flag(tmp_path):
+    board = Board(tmp_path / "board", 3)
+    assert board.read() == [] and not board.is_set()
+    report = Progress(1, 10, 20, True, 4)
+    board.write(report)
+    assert board.read() == [report]
+    board.stop()
+    assert board.is_set()
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"chains": 0}, "chains must be an int >= 1. Got 0"),
+        ({"workers": "elves"}, "workers must be 'auto', 'threads' or 'processes'. Got 'elves'"),
+        ({"n_jobs": 0}, "n_jobs must be None or a non-zero int. Got 0"),
+    ],
+)
+def test_bad_settings_get_one_sentence(settings, sentence):
+    data, spec = problem()
+    with pytest.raises(ValueError, match=sentence):
+        sample(data, spec, length=LENGTH, **settings)
+
+
+def test_negative_jobs_count_back_from_the_cores():
+    assert worker_count(-1) == os.cpu_count()
+    assert worker_count(3) == 3
