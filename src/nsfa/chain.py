@@ -50,14 +50,14 @@ def chain_generator(seed: int | None, chain: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(seed, spawn_key=(chain,))))
 
 
-def initial_state(data: Observed, spec: ModelSpec, rng: np.random.Generator) -> State:
-    """Where a chain starts: no factors where their number is inferred, else K dense ones with random scores.
+def initial_state(data: Observed, spec: ModelSpec, rng: np.random.Generator, start: int = 0) -> State:
+    """Where a chain starts: ``start`` factors where their number is inferred, else K; dense, with random scores.
 
     Dense starts are shed by the sparse models within a few sweeps; an empty pattern would have to be filled entry by
     entry. Hyperparameters start at their priors' means.
     """
     n_features, n_samples = data.shape
-    n_factors = int(spec.n_components or 0)
+    n_factors = int(spec.n_components or start)
     hyper = spec.priors
     active = np.ones((n_features, n_factors), dtype=np.bool_)
     scores = rng.standard_normal((n_samples, n_factors))
@@ -85,11 +85,13 @@ def _value(prior: object) -> float:
 class Chain:
     """A chain in progress: the data's statistics, the state, the moves and the random stream."""
 
-    def __init__(self, data: Observed, spec: ModelSpec, kernels: Kernels, rng: np.random.Generator) -> None:
+    def __init__(
+        self, data: Observed, spec: ModelSpec, kernels: Kernels, rng: np.random.Generator, start: int = 0
+    ) -> None:
         self.data, self.spec, self.rng = data, spec, rng
         self.stats = Stats(data, kernels)
         self.moves = schedule.build(spec, data.shape[0])
-        self.state = initial_state(data, spec, rng)
+        self.state = initial_state(data, spec, rng, start)
         self.stats.refresh(self.state)
         if self.state.n_factors:
             # fill the dense start: sparse sweeps would begin from loadings of zero

@@ -79,8 +79,10 @@ def resolve_priors(prior: Any) -> Priors:
     """The priors named by ``prior``: "default", "paper", or a ``Priors`` object itself."""
     if isinstance(prior, Priors):
         return prior
-    if prior in ("default", "paper"):
+    if isinstance(prior, str) and prior == "default":
         return Priors()
+    if isinstance(prior, str) and prior == "paper":
+        return Priors.paper()
     raise ValueError(f"prior must be 'default', 'paper' or a Priors object. Got {prior!r}.")
 
 

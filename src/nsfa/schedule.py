@@ -21,7 +21,11 @@ PARALLEL_FROM = 2000
 
 def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
     """The moves of one sweep, in order. The choice depends on the model and the table's size, never on threads."""
+    # noise next to the loadings: it needs their residuals, which the sweep over rows leaves behind
     moves = [_pattern_move(spec, n_features)]
+    moves.append(noise.update_noise_isotropic if spec.noise == "isotropic" else noise.update_noise_diagonal)
+    if spec.noise == "shared":
+        moves.append(noise.update_noise_rate)
     if spec.pattern == "ibp":
         moves.append(births.update_births)
     moves.append(
@@ -38,9 +42,6 @@ def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
         moves += [urn.update_urn, urn.update_urn_concentration]
     else:
         moves.append(scores.update_scores)
-    moves.append(noise.update_noise_isotropic if spec.noise == "isotropic" else noise.update_noise_diagonal)
-    if spec.noise == "shared":
-        moves.append(noise.update_noise_rate)
     return tuple(moves)
 
 

@@ -5,21 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from nsfa.data import Observed
-from nsfa.kernels import Bools, Floats, Kernels, Projection, Rows
+from nsfa.kernels import Bools, Floats, Ints, Kernels, Projection, Rows
 from nsfa.state import State
 
 
 class Stats:
-    """S = XᵀX (K, K) and T = Y X (D, K) of one chain, kept in buffers; q (D,) and N_d (D,) come with the data.
+    """S = XᵀX (K, K) and T = Y X (D, K) of one chain, T in a buffer that is used again; q (D,) and N_d (D,) come with the data.
 
-    ``refresh`` must be called after the scores change and before anything conditions on them.
+    ``refresh`` must be called after the scores change and before anything conditions on them. ``residual`` (D,) is
+    Σ_n (y_dn − g_d·x_n)² over observed entries; the loadings' moves leave it behind at no cost, and it holds until the
+    loadings or the scores change.
     """
 
     def __init__(self, data: Observed, kernels: Kernels) -> None:
         self.data = data
         self.kernels = kernels
         self.gram: Floats = np.zeros((0, 0))
-        self._cross: Floats = np.zeros((data.shape[0], 8))
+        self.cross: Floats = np.zeros((data.shape[0], 0))
+        self._room: Floats = np.zeros(0)
+        self.residual = data.power.copy()
         self.log_evidence = 0.0
 
     @property
@@ -34,18 +38,25 @@ class Stats:
 
     def refresh(self, state: State) -> None:
         """Recompute S and T from the current scores. Cost O(N K² + D N K)."""
-        scores, n_factors = state.scores, state.n_factors
+        scores = np.ascontiguousarray(state.scores)
+        size = len(self.power) * state.n_factors
+        if len(self._room) < size:
+            self._room = np.empty(2 * size)
         self.gram = scores.T @ scores
-        if self._cross.shape[1] <= n_factors:
-            self._cross = np.zeros((self._cross.shape[0], n_factors + 8))
-        if n_factors:
-            self.kernels.cross(self.data, scores, self._cross[:, :n_factors])
+        self.cross = self._room[:size].reshape(len(self.power), state.n_factors)
+        if size:
+            self.kernels.cross(self.data, scores, self.cross)
 
     def rows(self, state: State) -> Rows:
         """The loadings' problem, for the row kernels."""
-        cross = self._cross[:, : state.n_factors]
         return Rows(
-            cross, self.gram, state.scores, self.data.feature_holes, state.noise_precision, state.precision_rows
+            self.cross,
+            self.gram,
+            self.power,
+            state.scores,
+            self.data.feature_holes,
+            state.noise_precision,
+            state.precision_rows,
         )
 
     def projection(self, state: State) -> Projection:
@@ -60,9 +71,10 @@ class Stats:
             self.data.pattern_holes,
         )
 
-    def residuals(self, state: State, skip: Bools | None = None) -> Floats:
-        """r_d = Σ_n (y_dn − g_d·x_n)² over observed entries (D,), leaving out the factors in ``skip`` (K,)."""
+    def residuals(self, state: State, which: Ints | None = None, skip: Bools | None = None) -> Floats:
+        """Residual sums of squares of the features ``which`` (all), leaving out the factors in ``skip`` (K,)."""
+        which = np.arange(len(self.power)) if which is None else which
         if state.n_factors == 0:
-            return self.power.copy()
+            return self.power[which]
         skip = np.zeros(state.n_factors, dtype=np.bool_) if skip is None else skip
-        return self.kernels.residuals(state.loadings, state.active, self.rows(state), self.power, skip)
+        return self.kernels.residuals(state.loadings, state.active, self.rows(state), which, skip)

@@ -71,7 +71,7 @@ def test_birth_ratio_is_the_ratio_of_marginals(kind):
     d, g = 2, 0.8
     n_features = len(state.loadings)
     kept = state.usage > 1
-    residual = stats.residuals(state, ~kept)[d]
+    residual = stats.residuals(state, np.array([d]), ~kept)[0]
     missing = stats.data.missing[d] if stats.data.missing is not None else np.zeros(stats.data.shape[1], bool)
     error = (stats.data.values[d] - state.loadings[d, kept] @ state.scores[:, kept].T)[~missing]
     psi = 1 / state.noise_precision[d]
@@ -201,11 +201,13 @@ def priors_only(state, spec):
 
 def test_births_replace_singletons_and_keep_the_state_consistent(rng):
     state, stats, spec = case("nsfa", backend="numba", n_features=30, n_samples=6, precision="element")
+    stats.residual = stats.residuals(state)
     seen = set()
     for _ in range(60):
         births.update_births(state, stats, spec, rng)
         state.buffers["scores"][:] = rng.standard_normal(state.buffers["scores"].shape)
         stats.refresh(state)
+        stats.residual = stats.residuals(state)
         state.check_invariants()
         assert (state.usage > 0).all()
         seen.add(state.n_factors)

@@ -36,11 +36,13 @@ class Holes(NamedTuple):
 class Rows(NamedTuple):
     """What the conditional of a feature's loadings needs: its products with the scores, and its precisions.
 
-    cross (D, K) is Y X; gram (K, K) is XᵀX over all samples; loading_precision is (1, K), or (D, K) per element.
+    cross (D, K) is Y X; gram (K, K) is XᵀX over all samples; power (D,) is Σ y²; loading_precision is (1, K), or (D, K)
+    per element.
     """
 
     cross: Floats
     gram: Floats
+    power: Floats
     scores: Floats
     holes: Holes
     noise_precision: Floats
@@ -99,24 +101,27 @@ class Kernels(Protocol):
     def project(self, data: Observed, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
         """Return Yᵀ diag(τ) G (N, K) and Gᵀ diag(τ) G (K, K)."""
 
-    def residuals(self, loadings: Floats, active: Bools, rows: Rows, power: Floats, skip: Bools) -> Floats:
-        """Residual sum of squares of every feature (D,), with the factors marked in ``skip`` (K,) left out."""
+    def residuals(self, loadings: Floats, active: Bools, rows: Rows, which: Ints, skip: Bools) -> Floats:
+        """Residual sums of squares of the features ``which``, with the factors marked in ``skip`` (K,) left out."""
 
     def sweep_collapsed(
         self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, prior: tuple[float, float], key: int
-    ) -> None:
-        """One Gibbs pass over (z, g), row after row, the factors' probabilities integrated out."""
+    ) -> Floats:
+        """One Gibbs pass over (z, g), row after row, the factors' probabilities integrated out.
+
+        Updates ``usage``; returns the residual sums of squares (D,) it ends with, as all sweeps over loadings do.
+        """
 
     def sweep_independent(
         self, loadings: Floats, active: Bools, rows: Rows, logit: Floats, anchor: Ints, key: int
-    ) -> Ints:
-        """One Gibbs pass over (z, g) with given prior logits, rows independent. Returns the new usage (K,)."""
+    ) -> tuple[Ints, Floats]:
+        """One Gibbs pass over (z, g) with given prior logits, rows independent. Returns usage (K,) and residuals."""
 
     def draw_births(self, problem: Births, key: int) -> Born:
         """Propose a new set of own factors for every feature, and accept or reject it."""
 
-    def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> None:
-        """Draw every feature's loadings from its K-variate normal conditional."""
+    def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
+        """Draw every feature's loadings from its K-variate normal conditional. Returns residuals (D,)."""
 
     def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
         """Draw all scores (N, K); returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|], the part of log p(Y | G, ψ) that needs them."""

@@ -1,6 +1,6 @@
-"""Scalar building blocks compiled by numba: counter-based random numbers, a normal quantile, Cholesky solves.
+"""Scalar building blocks compiled by numba: counter-based random numbers, a normal quantile, triangular solves.
 
-Small leaf functions, inlined into the row kernels. No ``fastmath``: we divide, take logs and rely on exact order.
+Small leaf functions. No ``fastmath`` beyond fused multiply-adds: we divide, take logs and rely on exact order.
 """
 
 # numba-typed code: annotations would not be checked by anything
@@ -15,8 +15,10 @@ import numpy as np
 
 from nsfa.kernels import streams
 
-jit = numba.njit(cache=True, nogil=True, error_model="numpy")
-inline = numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")
+# Fused multiply-adds are the only liberty taken: NaN, division and order keep their meaning.
+_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+jit = numba.njit(**_OPTIONS)
+inline = numba.njit(inline="always", **_OPTIONS)
 
 _M0, _M1 = streams.MULTIPLIER_0, streams.MULTIPLIER_1
 _W0, _W1 = streams.WEYL_0, streams.WEYL_1
@@ -46,7 +48,7 @@ def fill_uniform_pairs(key, row, first, second):
 
 
 @inline
-def _central_quantile(q):
+def central_quantile(q):
     """Normal quantile at ½ + q for |q| ≤ 0.425: a ratio of polynomials without branches, so that it vectorises."""
     r = 0.180625 - q * q
     top = ((((((2.5090809287301226727e3 * r + 3.3430575583588128105e4) * r + 6.7265770927008700853e4) * r
@@ -59,7 +61,7 @@ def _central_quantile(q):
 
 
 @jit
-def _tail_quantile(p):
+def tail_quantile(p):
     """Normal quantile for p outside [0.075, 0.925]."""
     r = math.sqrt(-math.log(min(p, 1.0 - p)))
     if r <= 5.0:
@@ -84,7 +86,7 @@ def _tail_quantile(p):
 @inline
 def normal_quantile(p):
     """Inverse of the standard normal distribution function (Wichura 1988, algorithm AS 241, 16 digits)."""
-    return _central_quantile(p - 0.5) if abs(p - 0.5) <= 0.425 else _tail_quantile(p)
+    return central_quantile(p - 0.5) if abs(p - 0.5) <= 0.425 else tail_quantile(p)
 
 
 @jit
@@ -96,10 +98,10 @@ def fill_normals(key, first_row, out):
         for block in range((n_columns + 1) // 2):
             p[2 * block], p[2 * block + 1] = uniform_pair(key, first_row + i, block)
         for k in range(n_columns):
-            out[i, k] = _central_quantile(p[k] - 0.5)
+            out[i, k] = central_quantile(p[k] - 0.5)
         for k in range(n_columns):
             if abs(p[k] - 0.5) > 0.425:
-                out[i, k] = _tail_quantile(p[k])
+                out[i, k] = tail_quantile(p[k])
 
 
 @jit
@@ -118,7 +120,7 @@ def solve_transposed(root, b):
     for k in range(root.shape[0] - 1, -1, -1):
         b[k] /= root[k, k]
         value = b[k]
-        for j in range(k):
+        for j in range(np.uint64(k)):
             b[j] -= root[k, j] * value
 
 

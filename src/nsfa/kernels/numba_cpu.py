@@ -5,6 +5,7 @@ Threads cost a few dozen microseconds each time they are woken, so small problem
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -28,13 +29,31 @@ class NumbaKernels:
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        # the calling thread takes its share, so one helper fewer
+        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
-    def _each(self, function: Callable[[slice], object], parts: Iterable[slice]) -> Iterable[object]:
+    def _each(self, function: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
+        """The results of function(part) in order, the parts handed out to whichever thread is free."""
         parts = list(parts)
         if self._pool is None or len(parts) == 1:
-            return map(function, parts)
-        return self._pool.map(function, parts)
+            return [function(part) for part in parts]
+        results: list[Any] = [None] * len(parts)
+        # a deque hands each index to one thread only
+        waiting = deque(range(len(parts)))
+
+        def drain() -> None:
+            while waiting:
+                try:
+                    i = waiting.popleft()
+                except IndexError:
+                    return
+                results[i] = function(parts[i])
+
+        helpers = [self._pool.submit(drain) for _ in range(min(self._threads, len(parts)) - 1)]
+        drain()
+        for helper in helpers:
+            helper.result()
+        return results
 
     def _over_rows(self, function: Callable[[int, int], Any], n_rows: int, width: int) -> list[Any]:
         """Call function(lo, hi) over ranges that cover the rows; its results must not depend on the ranges."""
@@ -42,7 +61,7 @@ class NumbaKernels:
         if self._pool is None or wanted < 2:
             return [function(0, n_rows)]
         edges = np.linspace(0, n_rows, wanted + 1).astype(int).tolist()
-        return list(self._pool.map(function, edges[:-1], edges[1:]))
+        return self._each(lambda part: function(*part), zip(edges[:-1], edges[1:], strict=True))
 
     def cross(self, data: Observed, scores: Floats, out: Floats) -> None:
         products.cross(data, scores, out, self._each)
@@ -50,29 +69,35 @@ class NumbaKernels:
     def project(self, data: Observed, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
         return products.project(data, loadings, noise_precision, self._each)
 
-    def residuals(self, loadings: Floats, active: Bools, rows: Rows, power: Floats, skip: Bools) -> Floats:
-        out = np.empty(loadings.shape[0])
+    def residuals(self, loadings: Floats, active: Bools, rows: Rows, which: Ints, skip: Bools) -> Floats:
+        out = np.empty(len(which))
 
         def one(lo: int, hi: int) -> None:
-            row_kernels.residual_rows(lo, hi, loadings, active, rows, power, skip, out)
+            row_kernels.residual_rows(loadings, active, rows, which[lo:hi], skip, out[lo:hi])
 
-        self._over_rows(one, *loadings.shape)
+        self._over_rows(one, len(which), loadings.shape[1])
         return out
 
     def sweep_collapsed(
         self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, prior: tuple[float, float], key: int
-    ) -> None:
-        row_kernels.collapsed_rows(loadings, active, rows, usage, prior[0], prior[1], np.uint64(key))
+    ) -> Floats:
+        residual = np.empty(len(loadings))
+        row_kernels.collapsed_rows(loadings, active, rows, usage, prior[0], prior[1], np.uint64(key), residual)
+        return residual
 
     def sweep_independent(
         self, loadings: Floats, active: Bools, rows: Rows, logit: Floats, anchor: Ints, key: int
-    ) -> Ints:
+    ) -> tuple[Ints, Floats]:
+        residual = np.empty(len(loadings))
+
         def one(lo: int, hi: int) -> Ints:
             usage = np.zeros(loadings.shape[1], dtype=np.int64)
-            row_kernels.independent_rows(lo, hi, loadings, active, rows, logit, anchor, np.uint64(key), usage)
+            row_kernels.independent_rows(
+                lo, hi, loadings, active, rows, logit, anchor, np.uint64(key), usage, residual
+            )
             return usage
 
-        return sum(self._over_rows(one, *loadings.shape))  # type: ignore[return-value]
+        return sum(self._over_rows(one, *loadings.shape)), residual  # type: ignore[return-value]
 
     def draw_births(self, problem: Births, key: int) -> Born:
         def one(lo: int, hi: int) -> tuple[Any, ...]:
@@ -81,11 +106,14 @@ class NumbaKernels:
         parts = self._over_rows(one, len(problem.residual), 4)
         return Born(*parts[0]) if len(parts) == 1 else Born(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> None:
+    def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
+        residual, active = np.empty(len(loadings)), np.ones(loadings.shape, dtype=np.bool_)
+
         def one(lo: int, hi: int) -> None:
-            row_kernels.dense_rows(lo, hi, loadings, rows, np.uint64(key))
+            row_kernels.dense_rows(lo, hi, loadings, active, rows, np.uint64(key), residual)
 
         self._over_rows(one, loadings.shape[0], loadings.shape[1] ** 2)
+        return residual
 
     def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
         normals = np.empty(scores.shape)

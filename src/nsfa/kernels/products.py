@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nsfa.data import Observed
     from nsfa.kernels import Floats
 
-_WORK_PER_BLOCK = 1_000_000
+_WORK_PER_BLOCK = 5_000_000
 _MOST_BLOCKS = 16
 
 Mapper = Callable[[Callable[[slice], object], Iterable[slice]], Iterable[object]]

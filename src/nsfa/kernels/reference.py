@@ -83,16 +83,20 @@ class ReferenceKernels:
     def project(self, data: Observed, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
         return products.project(data, loadings, noise_precision, map)
 
-    def residuals(self, loadings: Floats, active: Bools, rows: Rows, power: Floats, skip: Bools) -> Floats:
-        kept = np.where(skip, 0.0, loadings)
-        out = np.empty(len(loadings))
-        for d, g in enumerate(kept):
-            out[d] = power[d] - 2 * g @ rows.cross[d] + g @ _row_gram(rows, d) @ g
+    def residuals(self, loadings: Floats, active: Bools, rows: Rows, which: Ints, skip: Bools) -> Floats:
+        out = np.empty(len(which))
+        for i, d in enumerate(which):
+            g = np.where(skip, 0.0, loadings[d])
+            out[i] = rows.power[d] - 2 * g @ rows.cross[d] + g @ _row_gram(rows, d) @ g
         return np.maximum(out, 0.0)
+
+    def _all_residuals(self, loadings: Floats, active: Bools, rows: Rows) -> Floats:
+        every, none = np.arange(len(loadings)), np.zeros(loadings.shape[1], dtype=np.bool_)
+        return self.residuals(loadings, active, rows, every, none)
 
     def sweep_collapsed(
         self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, prior: tuple[float, float], key: int
-    ) -> None:
+    ) -> Floats:
         n_features, n_factors = loadings.shape
         for d in range(n_features):
             gram = _row_gram(rows, d)
@@ -103,10 +107,11 @@ class ReferenceKernels:
                 on = self._draw_entry(loadings, active, rows, gram, d, k, odds, key)
                 usage[k] += int(on) - int(active[d, k])
                 active[d, k] = on
+        return self._all_residuals(loadings, active, rows)
 
     def sweep_independent(
         self, loadings: Floats, active: Bools, rows: Rows, logit: Floats, anchor: Ints, key: int
-    ) -> Ints:
+    ) -> tuple[Ints, Floats]:
         n_features, n_factors = loadings.shape
         prior = np.broadcast_to(logit, loadings.shape)
         for d in range(n_features):
@@ -116,8 +121,7 @@ class ReferenceKernels:
                 active[d, k] = self._draw_entry(
                     loadings, active, rows, gram, d, k, np.inf if held else prior[d, k], key
                 )
-        usage: Ints = active.sum(axis=0).astype(np.int64)
-        return usage
+        return active.sum(axis=0).astype(np.int64), self._all_residuals(loadings, active, rows)
 
     @staticmethod
     def _draw_entry(
@@ -132,7 +136,7 @@ class ReferenceKernels:
         loadings[d, k] = mean + ndtri(v) / np.sqrt(ell) if on else 0.0
         return on
 
-    def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> None:
+    def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
         n_features, n_factors = loadings.shape
         precision = np.broadcast_to(rows.loading_precision, loadings.shape)
         for d in range(n_features):
@@ -140,6 +144,7 @@ class ReferenceKernels:
             root = cholesky(tau * _row_gram(rows, d) + np.diag(precision[d]), lower=True)
             noise = ndtri(uniform_pairs(key, d, np.arange(n_factors))[1])
             loadings[d] = _solve_and_perturb(root, tau * rows.cross[d], noise)
+        return self._all_residuals(loadings, np.ones(loadings.shape, dtype=np.bool_), rows)
 
     def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
         noise = normals(key, *scores.shape)

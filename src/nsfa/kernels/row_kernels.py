@@ -1,6 +1,7 @@
 """Compiled loops over features: the loadings' conditionals and the residuals (MODEL section 4).
 
-Each takes a range of rows, so that a thread pool can share them out; random numbers are keyed by row.
+Each takes a range of rows, so that a thread pool can share them out; random numbers are keyed by row. Hot inner loops
+count with unsigned integers: numba then need not look for negative indices, and they become vector instructions.
 """
 
 # mypy: ignore-errors
@@ -12,6 +13,7 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import (
+    central_quantile,
     corrected_gram,
     fill_uniform_pairs,
     inline,
@@ -19,127 +21,180 @@ from nsfa.kernels.compiled import (
     normal_quantile,
     solve_lower,
     solve_transposed,
+    tail_quantile,
 )
+
+_LANES = 16
 
 
 @jit
-def _gram_of_row(d, rows, ones, zero):
-    """XᵀX over the samples observed for feature d: the shared matrix, or a corrected copy."""
+def _padded(gram):
+    """A copy with zero columns up to a multiple of 16: row updates then run in whole vectors."""
+    n_factors = gram.shape[0]
+    out = np.zeros((n_factors, (n_factors + _LANES - 1) // _LANES * _LANES))
+    out[:, :n_factors] = gram
+    return out
+
+
+@jit
+def _gram_of_row(d, rows, ones, shared):
+    """XᵀX over the samples observed for feature d, padded: ``shared`` itself, or a corrected copy."""
     holes = rows.holes
     start, stop = holes.pointer[d], holes.pointer[d + 1]
     if start == stop and not holes.rebuild[d]:
-        return rows.gram
-    base = zero if holes.rebuild[d] else rows.gram
-    return corrected_gram(base, rows.scores, ones, holes.index[start:stop], holes.rebuild[d])
-
-
-@jit
-def _covariate(d, loadings, active, rows, gram, c):
-    """c = T_d − S g_d, touching only the active factors."""
-    n_factors = c.shape[0]
-    for k in range(n_factors):
-        c[k] = rows.cross[d, k]
-    for k in range(n_factors):
-        if active[d, k]:
-            g = loadings[d, k]
-            for j in range(n_factors):
-                c[j] -= g * gram[k, j]
+        return shared
+    base = np.zeros_like(rows.gram) if holes.rebuild[d] else rows.gram
+    return _padded(corrected_gram(base, rows.scores, ones, holes.index[start:stop], holes.rebuild[d]))
 
 
 @inline
-def _likelihood_odds(c_k, g, s, tau, lam, log_prior):
-    """Precision and mean of g's conditional, and the odds of z = 1 (times exp(log_prior))."""
-    ell = tau * s + lam
-    shift = tau * (c_k + g * s)
-    half = log_prior + 0.5 * shift * shift / ell
-    return ell, shift / ell, math.sqrt(lam / ell) * math.exp(min(half, 700.0))
-
-
-@inline
-def _move_covariate(c, gram, k, change):
-    for j in range(c.shape[0]):
+def _subtract(c, gram, k, change, start):
+    """c −= change · S_k from ``start`` on, a multiple of 16."""
+    for j in range(np.uint64(start), np.uint64(c.shape[0])):
         c[j] -= change * gram[k, j]
 
 
 @jit
-def independent_rows(lo, hi, loadings, active, rows, logit, anchor, key, usage):
-    """Gibbs pass over rows lo..hi given prior logits (1 or D, K); row ``anchor[k]`` keeps factor k."""
-    n_factors = rows.gram.shape[0]
-    c, u, v = np.empty(n_factors), np.empty(n_factors), np.empty(n_factors)
-    zero = np.zeros((n_factors, n_factors))
-    ones = np.ones(rows.scores.shape[0])
-    lam, tau = rows.loading_precision, rows.noise_precision
-    lam_step, logit_step = min(1, lam.shape[0] - 1), min(1, logit.shape[0] - 1)
-    for d in range(lo, hi):
-        gram = _gram_of_row(d, rows, ones, zero)
-        _covariate(d, loadings, active, rows, gram, c)
-        fill_uniform_pairs(key, d, u, v)
-        for k in range(n_factors):
-            g = loadings[d, k]
-            ell, mean, odds = _likelihood_odds(
-                c[k], g, gram[k, k], tau[d], lam[d * lam_step, k], logit[d * logit_step, k]
-            )
-            new = 0.0
-            on = anchor[k] == d or u[k] < (1.0 - u[k]) * odds
-            if on:
-                new = mean + normal_quantile(v[k]) / math.sqrt(ell)
-                usage[k] += 1
-            if new != g:
-                _move_covariate(c, gram, k, new - g)
-                loadings[d, k] = new
-            active[d, k] = on
+def _begin_row(d, loadings, active, rows, gram, c):
+    """Fill c = T_d − S g_d, touching only the active factors, and return r_d = q_d − g·T_d − g·c."""
+    n_factors = gram.shape[0]
+    for k in range(n_factors):
+        c[k] = rows.cross[d, k]
+    for k in range(n_factors):
+        if active[d, k]:
+            _subtract(c, gram, k, loadings[d, k], 0)
+    total = rows.power[d]
+    for k in range(n_factors):
+        if active[d, k]:
+            total -= loadings[d, k] * (rows.cross[d, k] + c[k])
+    return total
 
 
 @jit
-def collapsed_rows(loadings, active, rows, usage, prior_on, prior_off, key):
+def _prepare(tau, lam, gram, key, d, work):
+    """Everything about row d's entries that does not depend on the other loadings, in loops that vectorise.
+
+    Rows of ``work``: 0 the conditional variance 1/ℓ, ℓ = τ S_kk + λ; 1 its root; 2 the threshold that exp(½ℓμ²) × prior
+    odds must pass for z = 1, u/(1−u) √(ℓ/λ); 3 the uniform of the loading's normal; 4 that normal where it is central.
+    """
+    n_factors = gram.shape[0]
+    variance, deviation, threshold, uniform, normal = work[0], work[1], work[2], work[3], work[4]
+    fill_uniform_pairs(key, d, threshold, uniform)
+    for k in range(n_factors):
+        variance[k] = 1.0 / (tau * gram[k, k] + lam[k])
+    for k in range(n_factors):
+        deviation[k] = math.sqrt(variance[k])
+        threshold[k] /= (1.0 - threshold[k]) * math.sqrt(lam[k]) * deviation[k]
+    for k in range(n_factors):
+        normal[k] = central_quantile(uniform[k] - 0.5)
+
+
+@inline
+def _exceeds(t, threshold):
+    """Whether exp(t) > threshold: decided by bounds where they suffice, by exp itself between them.
+
+    exp(s) ≥ (1 + s/4)⁴ for s ≥ −4, used for s = t (certainly above) and for s = −t (certainly below).
+    """
+    bound = 1.0 + 0.25 * abs(t)
+    bound *= bound
+    bound *= bound
+    if t > 0.0:
+        return bound > threshold or math.exp(min(t, 700.0)) > threshold
+    return threshold * bound < 1.0 and math.exp(t) > threshold
+
+
+@inline
+def _draw_loading(mean, work, k):
+    """A draw from the loading's conditional; a normal past the central range is looked up in the tails."""
+    uniform = work[3, k]
+    normal = work[4, k] if abs(uniform - 0.5) <= 0.425 else tail_quantile(uniform)
+    return mean + work[1, k] * normal
+
+
+@jit
+def independent_rows(lo, hi, loadings, active, rows, logit, anchor, key, usage, residual):
+    """Gibbs pass over rows lo..hi given prior logits (1 or D, K); row ``anchor[k]`` keeps factor k."""
+    n_factors = rows.gram.shape[0]
+    shared = _padded(rows.gram)
+    c, work = np.zeros(shared.shape[1]), np.empty((5, n_factors))
+    ones = np.ones(rows.scores.shape[0])
+    lam_step, logit_step = min(1, rows.loading_precision.shape[0] - 1), min(1, logit.shape[0] - 1)
+    for d in range(lo, hi):
+        tau, prior = rows.noise_precision[d], logit[d * logit_step]
+        gram = _gram_of_row(d, rows, ones, shared)
+        total = _begin_row(d, loadings, active, rows, gram, c)
+        _prepare(tau, rows.loading_precision[d * lam_step], gram, key, d, work)
+        for k in range(n_factors):
+            g = loadings[d, k]
+            shift = tau * (c[k] + g * gram[k, k])
+            mean = shift * work[0, k]
+            new = 0.0
+            on = anchor[k] == d or _exceeds(0.5 * shift * mean + prior[k], work[2, k])
+            if on:
+                new = _draw_loading(mean, work, k)
+                usage[k] += 1
+            if new != g:
+                change = new - g
+                total += change * (change * gram[k, k] - 2.0 * c[k])
+                # entries before k are done with: this row will not look at their covariates again
+                _subtract(c, gram, k, change, k // _LANES * _LANES)
+                loadings[d, k] = new
+            active[d, k] = on
+        residual[d] = max(total, 0.0)
+
+
+@jit
+def collapsed_rows(loadings, active, rows, usage, prior_on, prior_off, key, residual):
     """Gibbs pass over all rows in turn, prior odds (m + prior_on)/(prior_off + D − 1 − m), m without the row.
 
     Where m + prior_on is 0 the factor is the row's own: it stays, and belongs to the birth/death move.
     """
     n_features, n_factors = loadings.shape
-    c, u, v = np.empty(n_factors), np.empty(n_factors), np.empty(n_factors)
-    zero = np.zeros((n_factors, n_factors))
+    shared = _padded(rows.gram)
+    c, work = np.zeros(shared.shape[1]), np.empty((5, n_factors))
     ones = np.ones(rows.scores.shape[0])
-    lam, tau = rows.loading_precision, rows.noise_precision
-    lam_step = min(1, lam.shape[0] - 1)
+    lam_step = min(1, rows.loading_precision.shape[0] - 1)
     for d in range(n_features):
-        gram = _gram_of_row(d, rows, ones, zero)
-        _covariate(d, loadings, active, rows, gram, c)
-        fill_uniform_pairs(key, d, u, v)
+        tau = rows.noise_precision[d]
+        gram = _gram_of_row(d, rows, ones, shared)
+        total = _begin_row(d, loadings, active, rows, gram, c)
+        _prepare(tau, rows.loading_precision[d * lam_step], gram, key, d, work)
         for k in range(n_factors):
-            g, was = loadings[d, k], active[d, k]
-            others = usage[k] - (1 if was else 0)
-            ell, mean, odds = _likelihood_odds(c[k], g, gram[k, k], tau[d], lam[d * lam_step, k], 0.0)
+            g, on = loadings[d, k], active[d, k]
+            others = usage[k] - (1 if on else 0)
+            usage[k] = others
+            shift = tau * (c[k] + g * gram[k, k])
+            mean = shift * work[0, k]
             weight = others + prior_on
             if weight > 0.0:
-                on = u[k] < (1.0 - u[k]) * odds * weight / (prior_off + n_features - 1.0 - others)
-            else:
-                on = was
-            new = mean + normal_quantile(v[k]) / math.sqrt(ell) if on else 0.0
+                on = _exceeds(0.5 * shift * mean, work[2, k] * (prior_off + n_features - 1.0 - others) / weight)
+            new = 0.0
+            if on:
+                new = _draw_loading(mean, work, k)
+                usage[k] += 1
             if new != g:
-                _move_covariate(c, gram, k, new - g)
+                change = new - g
+                total += change * (change * gram[k, k] - 2.0 * c[k])
+                _subtract(c, gram, k, change, k // _LANES * _LANES)
                 loadings[d, k] = new
-            if on != was:
-                active[d, k] = on
-                usage[k] += 1 if on else -1
+            active[d, k] = on
+        residual[d] = max(total, 0.0)
 
 
 @jit
-def dense_rows(lo, hi, loadings, rows, key):
-    """g_d ~ N(A⁻¹ τ_d T_d, A⁻¹), A = τ_d S_d + diag(λ_d), for rows lo..hi."""
+def dense_rows(lo, hi, loadings, active, rows, key, residual):
+    """g_d ~ N(A⁻¹ τ_d T_d, A⁻¹), A = τ_d S_d + diag(λ_d), for rows lo..hi; ``active`` is all true."""
     n_factors = rows.gram.shape[0]
-    b, u, v = np.empty(n_factors), np.empty(n_factors), np.empty(n_factors)
-    zero = np.zeros((n_factors, n_factors))
-    precision = np.empty((n_factors, n_factors))
+    shared = _padded(rows.gram)
+    c, b, u, v = np.zeros(shared.shape[1]), np.empty(n_factors), np.empty(n_factors), np.empty(n_factors)
     ones = np.ones(rows.scores.shape[0])
     lam, tau = rows.loading_precision, rows.noise_precision
     lam_step = min(1, lam.shape[0] - 1)
     for d in range(lo, hi):
-        gram = _gram_of_row(d, rows, ones, zero)
+        gram = _gram_of_row(d, rows, ones, shared)
+        precision = tau[d] * gram[:, :n_factors]
         for i in range(n_factors):
             b[i] = tau[d] * rows.cross[d, i]
-            for j in range(n_factors):
-                precision[i, j] = tau[d] * gram[i, j]
             precision[i, i] += lam[d * lam_step, i]
         root = np.linalg.cholesky(precision)
         solve_lower(root, b)
@@ -149,33 +204,32 @@ def dense_rows(lo, hi, loadings, rows, key):
         solve_transposed(root, b)
         for i in range(n_factors):
             loadings[d, i] = b[i]
+        residual[d] = max(_begin_row(d, loadings, active, rows, gram, c), 0.0)
 
 
 @jit
-def residual_rows(lo, hi, loadings, active, rows, power, skip, out):
-    """r_d = q_d − 2 g·T_d + gᵀ S_d g over the active factors that are not skipped."""
+def residual_rows(loadings, active, rows, which, skip, out):
+    """r_d of the features ``which`` over the active factors that are not skipped; at most O(active · K) each."""
     n_factors = rows.gram.shape[0]
-    used = np.empty(n_factors, dtype=np.int64)
+    c, kept = np.empty(n_factors), np.empty(n_factors)
     holes = rows.holes
-    for d in range(lo, hi):
-        n_used = 0
+    for i in range(which.shape[0]):
+        d = which[i]
         for k in range(n_factors):
-            if active[d, k] and not skip[k]:
-                used[n_used] = k
-                n_used += 1
-        total = power[d]
-        for i in range(n_used):
-            total -= 2.0 * loadings[d, used[i]] * rows.cross[d, used[i]]
+            kept[k] = loadings[d, k] if active[d, k] and not skip[k] else 0.0
+            c[k] = 2.0 * rows.cross[d, k]
+        # g·(2T − S g); a feature seen in few samples has S_d rebuilt from those alone
         if not holes.rebuild[d]:
-            for i in range(n_used):
-                partial = 0.0
-                for j in range(n_used):
-                    partial += rows.gram[used[i], used[j]] * loadings[d, used[j]]
-                total += loadings[d, used[i]] * partial
+            for k in range(n_factors):
+                if kept[k] != 0.0:
+                    _subtract(c, rows.gram, k, kept[k], 0)
+        total = rows.power[d]
+        for k in range(n_factors):
+            total -= kept[k] * c[k]
         sign = 1.0 if holes.rebuild[d] else -1.0
         for position in range(holes.pointer[d], holes.pointer[d + 1]):
             fitted = 0.0
-            for i in range(n_used):
-                fitted += loadings[d, used[i]] * rows.scores[holes.index[position], used[i]]
+            for k in range(n_factors):
+                fitted += kept[k] * rows.scores[holes.index[position], k]
             total += sign * fitted * fitted
-        out[d] = max(total, 0.0)
+        out[i] = max(total, 0.0)

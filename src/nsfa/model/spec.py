@@ -38,7 +38,9 @@ class Gamma:
 
 @dataclass(frozen=True)
 class Priors:
-    """Hyperparameters, on the scale of centred and scaled data. The defaults are those of the paper (all ones).
+    """Hyperparameters, on the scale of centred and scaled data: all ones, and the slab precisions' rate learned.
+
+    ``Priors.paper()`` has that rate fixed at one too, as in the paper's main text.
 
     noise: Gamma(a, b) of the noise precisions; with ``noise="shared"`` b is drawn from ``noise_rate``.
     loading_shape, loading_rate: Gamma(c, d) of the slab precisions; a number fixes d, a ``Gamma`` has it drawn.
@@ -57,6 +59,11 @@ class Priors:
     reliability: float = 0.75
     sparsity: tuple[float, float] | None = None
     urn: float | Gamma = Gamma(1.0, 1.0)
+
+    @classmethod
+    def paper(cls) -> Priors:
+        """Knowles & Ghahramani's hyperparameters: every shape and rate is one, and nothing shares power."""
+        return cls(loading_rate=1.0)
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -42,10 +42,13 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
     owner = state.active[:, single].argmax(axis=0)
     own_count = np.bincount(owner, minlength=n_features)
     cumulative, weight = proposal_tables(birth_rate(state, n_features), spec, int(own_count.max()))
+    residual = stats.residual.copy()
+    if len(single):
+        residual[owner] = stats.residuals(state, owner, own)
     # a shared slab precision is the state's; others are drawn with the new factors
     shared = state.loading_precision.ndim == 0
     problem = Births(
-        residual=stats.residuals(state, own),
+        residual=residual,
         noise_precision=state.noise_precision,
         count=stats.count,
         own_count=own_count,

@@ -13,6 +13,6 @@ from nsfa.stats import Stats
 def update_dense(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
     """g_d ~ N(A⁻¹ τ_d T_d, A⁻¹) with A = τ_d S_d + diag(λ_d), given the scores.
 
-    Changes ``loadings``. Cost O(D K³).
+    Changes ``loadings`` and leaves the residuals in ``stats.residual``. Cost O(D K³).
     """
-    stats.kernels.draw_dense(state.loadings, stats.rows(state), fresh_key(rng))
+    stats.residual = stats.kernels.draw_dense(state.loadings, stats.rows(state), fresh_key(rng))

@@ -1,7 +1,7 @@
 """Pattern and loadings of the sparse models, entry by entry (MODEL section 4, "Loadings and pattern").
 
-All of them draw z_dk and g_dk given the scores, with g_dk integrated out of the odds of z_dk; they differ in the prior
-odds, and in whether the factors' probabilities are integrated out (rows one after another) or drawn (rows independent).
+All of them draw z_dk and g_dk given the scores, with g_dk integrated out of the odds of z_dk, and leave the residual
+sums of squares in ``stats.residual``; they differ in the prior odds, and in whether the factors' probabilities are integrated out (rows one after another) or drawn (rows independent).
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ def update_buffet_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Gen
     (Z_k, π, a, u) is ∝ (πu)^{m−1} (1−π)^{D−m+β−1}: every other row has prior odds πu/(1−π), and the anchor keeps the
     factor, so none can die here. Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
     """
-    if state.n_factors:
-        anchor, logit = draw_anchors(state, rng)
-        _independent(state, stats, logit, anchor, rng)
+    anchor, logit = draw_anchors(state, rng)
+    _independent(state, stats, logit, anchor, rng)
 
 
 def update_finite_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
@@ -74,10 +73,11 @@ def finite_pseudo_count(state: State) -> float:
 def draw_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
     """Anchor rows (K,) and prior logits (1, K) of the parallel buffet sweep."""
     n_features, usage = len(state.noise_precision), state.usage
-    rank = rng.integers(0, usage)
-    anchor = np.empty(state.n_factors, dtype=np.int64)
-    for k in range(state.n_factors):
-        anchor[k] = np.flatnonzero(state.active[:, k])[rank[k]]
+    anchor = rng.integers(0, n_features, state.n_factors)
+    missed = np.flatnonzero(~state.active[anchor, np.arange(state.n_factors)])
+    for k in missed:
+        # a uniform row that uses k is its anchor; only where that row does not are the users listed
+        anchor[k] = rng.choice(np.flatnonzero(state.active[:, k]))
     # a Beta(m, b) variable has odds Gamma(m)/Gamma(b); Beta(m, 1) is a uniform to the power 1/m
     on = draw_log_gamma(rng, usage)
     off = draw_log_gamma(rng, n_features - usage + state.stickiness)
@@ -92,14 +92,17 @@ def draw_log_gamma(rng: Generator, shape: Floats | Ints) -> Floats:
 
 
 def _collapsed(state: State, stats: Stats, prior_on: float, prior_off: float, rng: Generator) -> None:
+    stats.residual = stats.power
     if state.n_factors:
-        stats.kernels.sweep_collapsed(
+        stats.residual = stats.kernels.sweep_collapsed(
             state.loadings, state.active, stats.rows(state), state.usage, (prior_on, prior_off), fresh_key(rng)
         )
 
 
 def _independent(state: State, stats: Stats, logit: Floats, anchor: Ints | None, rng: Generator) -> None:
-    anchor = np.full(state.n_factors, -1, dtype=np.int64) if anchor is None else anchor
-    state.usage = stats.kernels.sweep_independent(
-        state.loadings, state.active, stats.rows(state), logit, anchor, fresh_key(rng)
-    )
+    stats.residual = stats.power
+    if state.n_factors:
+        anchor = np.full(state.n_factors, -1, dtype=np.int64) if anchor is None else anchor
+        state.usage, stats.residual = stats.kernels.sweep_independent(
+            state.loadings, state.active, stats.rows(state), logit, anchor, fresh_key(rng)
+        )

@@ -14,13 +14,13 @@ Generator = np.random.Generator
 
 def update_noise_diagonal(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """τ_d ~ Gamma(a + N_d/2, b + ½ r_d), N_d counting observed entries. Changes ``noise_precision`` (D,)."""
-    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, stats.count, stats.residuals(state))
+    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, stats.count, stats.residual)
     state.noise_precision = draw_gamma(rng, shape, rate)
 
 
 def update_noise_isotropic(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """τ ~ Gamma(a + ΣN_d/2, b + ½ Σr_d), one for all features. Changes ``noise_precision`` (D,)."""
-    residual = stats.residuals(state).sum()
+    residual = stats.residual.sum()
     shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, stats.count.sum(), residual)
     state.noise_precision = np.full(len(stats.count), draw_gamma(rng, shape, rate))
 
