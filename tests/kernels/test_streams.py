@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import ndtri
 
 from nsfa.kernels import streams
 from nsfa.kernels.birth_kernels import gamma_draw
-from nsfa.kernels.compiled import fill_normals, fill_uniform_pairs, normal_quantile
+from nsfa.kernels.compiled import fill_normals, fill_words, normal_at
 from nsfa.kernels.reference import gamma_draw as reference_gamma
 
 
@@ -27,13 +26,17 @@ def test_philox_gives_the_published_answers(counter, key, expected):
 
 
 @pytest.mark.parametrize("key", [0, 1, 2**63 + 12345, 2**64 - 1])
-def test_compiled_uniforms_equal_the_numpy_ones(key):
-    first, second = np.empty(33), np.empty(33)
-    fill_uniform_pairs(np.uint64(key), 7, first, second)
-    u, v = streams.uniform_pairs(key, 7, np.arange(33))
-    np.testing.assert_array_equal(first, u)
-    np.testing.assert_array_equal(second, v)
-    assert (u > 0).all() and (u < 1).all()
+def test_compiled_words_equal_the_numpy_ones(key):
+    first, second = np.empty(33, np.uint64), np.empty(33, np.uint64)
+    fill_words(np.uint64(key), 7, first, second)
+    a, b = streams.words(key, 7, np.arange(33))
+    np.testing.assert_array_equal(first, a)
+    np.testing.assert_array_equal(second, b)
+
+
+def test_units_lie_strictly_inside_the_interval():
+    ends = streams.to_unit(np.array([0, 2**64 - 1], dtype=np.uint64))
+    assert 0 < ends[0] < ends[1] < 1
 
 
 @pytest.mark.parametrize("n_columns", [1, 2, 7])
@@ -47,10 +50,21 @@ def test_a_row_does_not_depend_on_the_block_it_is_drawn_in():
     np.testing.assert_array_equal(streams.normals(5, 10, 4)[6:], streams.normals(5, 4, 4, first_row=6))
 
 
-def test_normal_quantile_is_accurate_everywhere():
-    p = np.concatenate([np.logspace(-300, -1, 500), np.linspace(0.001, 0.999, 999), 1 - np.logspace(-15, -1, 200)])
-    got = np.array([normal_quantile(x) for x in p])
-    np.testing.assert_allclose(got, ndtri(p), rtol=2e-14, atol=1e-15)
+def test_every_path_of_the_ziggurat_is_compared():
+    """Enough positions that wedges, retries and the tail all occur, in both versions alike."""
+    columns = np.arange(60_000)
+    got = np.array([normal_at(np.uint64(31), 2, k) for k in columns])
+    np.testing.assert_allclose(got, streams.normals_at(31, 2, columns), rtol=1e-13)
+    assert np.abs(got).max() > streams.ZIGGURAT_EDGE
+
+
+def test_the_ziggurats_blocks_have_equal_area():
+    x = streams.ZIGGURAT_X
+    height = np.exp(-0.5 * x**2)
+    area = x[1:-1] * (height[2:] - height[1:-1])
+    np.testing.assert_allclose(area, area[0], rtol=1e-8)
+    tail = np.sqrt(np.pi / 2) * stats.norm.sf(x[1]) * 2 + x[1] * height[1]
+    assert tail == pytest.approx(area[0], rel=1e-9)
 
 
 def test_uniforms_and_normals_have_their_distributions():
@@ -58,7 +72,15 @@ def test_uniforms_and_normals_have_their_distributions():
     for sample in (u, v):
         assert stats.kstest(sample.ravel(), "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(u.ravel(), v.ravel())[0, 1]) < 4 / np.sqrt(u.size)
-    assert stats.kstest(streams.normals(7, 2000, 11).ravel(), "norm").pvalue > 1e-3
+    many = np.empty((40_000, 25))
+    fill_normals(np.uint64(7), 0, many)
+    assert stats.kstest(many.ravel(), "norm").pvalue > 1e-3
+    for sample in (many, many[many > 2.5], many[np.abs(many) > 3.4]):
+        expected = stats.norm.sf(2.5 if sample.min() > 2 else 3.4) * (1 if sample.min() > 2 else 2)
+        if sample is not many:
+            assert abs(sample.size - expected * many.size) < 4.5 * np.sqrt(expected * many.size)
+    assert many.var() == pytest.approx(1.0, abs=0.006)
+    assert (many**4).mean() == pytest.approx(3.0, abs=0.05)
 
 
 @pytest.mark.parametrize("shape", [0.3, 1.0, 4.5])

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import inline, jit, normal_quantile, uniform_pair
+from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
 from nsfa.kernels.streams import STRETCH
 
 
@@ -27,9 +27,8 @@ def gamma_draw(shape, key, row, column):
     c = 1.0 / math.sqrt(9.0 * d)
     attempt = column
     while True:
-        u, v = uniform_pair(key, row, attempt)
+        u, x = uniform_pair(key, row, attempt)[0], normal_at(key, row, attempt)
         attempt += 1
-        x = normal_quantile(v)
         cube = (1.0 + c * x) ** 3
         if cube > 0.0 and math.log(u) < 0.5 * x * x + d - d * cube + d * math.log(cube):
             break
@@ -63,7 +62,7 @@ def birth_rows(lo, hi, problem, key):
             precision = problem.slab_rate
             if problem.slab_shape > 0.0:
                 precision = gamma_draw(problem.slab_shape, key, d, (j + 1) * STRETCH + 1) / problem.slab_rate
-            g = normal_quantile(uniform_pair(key, d, (j + 1) * STRETCH)[1]) / math.sqrt(precision)
+            g = normal_at(key, d, (j + 1) * STRETCH) / math.sqrt(precision)
             rows[n_born + j], loadings[n_born + j], precisions[n_born + j] = d, g, precision
             square += g * g
         tau, r, n = problem.noise_precision[d], problem.residual[d], problem.count[d]

@@ -1,4 +1,4 @@
-"""Scalar building blocks compiled by numba: counter-based random numbers, a normal quantile, triangular solves.
+"""Scalar building blocks compiled by numba: counter-based random numbers and triangular solves.
 
 Small leaf functions. No ``fastmath`` beyond fused multiply-adds: we divide, take logs and rely on exact order.
 """
@@ -23,85 +23,99 @@ inline = numba.njit(inline="always", **_OPTIONS)
 _M0, _M1 = streams.MULTIPLIER_0, streams.MULTIPLIER_1
 _W0, _W1 = streams.WEYL_0, streams.WEYL_1
 _LOW = streams.LOW_WORD
-_SHIFT, _MANTISSA_SHIFT = np.uint64(32), np.uint64(11)
+_SHIFT, _MANTISSA_SHIFT = np.uint64(32), np.uint64(12)
+
+
+_X, _RATIO, _EDGE = streams.ZIGGURAT_X, streams.ZIGGURAT_RATIO, streams.ZIGGURAT_EDGE
+_BLOCK = np.uint64(127)
 
 
 @inline
-def uniform_pair(key, row, column):
-    """Two uniforms in (0, 1) for one position: the scalar twin of ``streams.uniform_pairs``."""
-    c0, c1, c2, c3 = np.uint64(column) & _LOW, np.uint64(row) & _LOW, np.uint64(0), np.uint64(0)
+def word_pair(key, row, column, attempt, half):
+    """Two 64-bit words for one position: the scalar twin of ``streams.words``."""
+    c0, c1, c2, c3 = np.uint64(column) & _LOW, np.uint64(row) & _LOW, np.uint64(attempt), np.uint64(half)
     k0, k1 = key & _LOW, key >> _SHIFT
     for _ in range(10):
         p0, p1 = _M0 * c0, _M1 * c2
         c0, c1, c2, c3 = (p1 >> _SHIFT) ^ c1 ^ k0, p1 & _LOW, (p0 >> _SHIFT) ^ c3 ^ k1, p0 & _LOW
         k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
-    u = (np.float64(((c0 << _SHIFT) | c1) >> _MANTISSA_SHIFT) + 0.5) * 2.0**-53
-    v = (np.float64(((c2 << _SHIFT) | c3) >> _MANTISSA_SHIFT) + 0.5) * 2.0**-53
-    return u, v
+    return (c0 << _SHIFT) | c1, (c2 << _SHIFT) | c3
+
+
+@inline
+def to_unit(word):
+    """A double in (0, 1) from the upper 52 bits of a word."""
+    return (np.float64(word >> _MANTISSA_SHIFT) + 0.5) * 2.0**-52
 
 
 @jit
-def fill_uniform_pairs(key, row, first, second):
-    """Uniform pairs for columns 0..len-1 of one row; a loop of its own so that it vectorises."""
+def uniform_pair(key, row, column):
+    """Two uniforms in (0, 1) for one position."""
+    first, second = word_pair(key, row, column, 0, 0)
+    return to_unit(first), to_unit(second)
+
+
+@jit
+def fill_words(key, row, first, second):
+    """Word pairs for columns 0..len−1 of one row; a loop of its own so that it vectorises."""
     for k in range(first.shape[0]):
-        first[k], second[k] = uniform_pair(key, row, k)
+        first[k], second[k] = word_pair(key, row, k, 0, 0)
 
 
 @inline
-def central_quantile(q):
-    """Normal quantile at ½ + q for |q| ≤ 0.425: a ratio of polynomials without branches, so that it vectorises."""
-    r = 0.180625 - q * q
-    top = ((((((2.5090809287301226727e3 * r + 3.3430575583588128105e4) * r + 6.7265770927008700853e4) * r
-              + 4.5921953931549871457e4) * r + 1.3731693765509461125e4) * r + 1.9715909503065514427e3) * r
-           + 1.3314166789178437745e2) * r + 3.3871328727963666080e0
-    low = ((((((5.2264952788528545610e3 * r + 2.8729085735721942674e4) * r + 3.9307895800092710610e4) * r
-              + 2.1213794301586595867e4) * r + 5.3941960214247511077e3) * r + 6.8718700749205790830e2) * r
-           + 4.2313330701600911252e1) * r + 1.0
-    return q * top / low
+def normal_from(word, key, row, column, half):
+    """A standard normal from a word by the ziggurat; one in eighty needs more words of the position."""
+    u = 2.0 * to_unit(word) - 1.0
+    block = word & _BLOCK
+    return u * _X[block] if abs(u) < _RATIO[block] else _slow_normal(word, key, row, column, half)
 
 
 @jit
-def tail_quantile(p):
-    """Normal quantile for p outside [0.075, 0.925]."""
-    r = math.sqrt(-math.log(min(p, 1.0 - p)))
-    if r <= 5.0:
-        r -= 1.6
-        top = ((((((7.74545014278341407640e-4 * r + 2.27238449892691845833e-2) * r + 2.41780725177450611770e-1) * r
-                  + 1.27045825245236838258e0) * r + 3.64784832476320460504e0) * r + 5.76949722146069140550e0) * r
-               + 4.63033784615654529590e0) * r + 1.42343711074968357734e0
-        low = ((((((1.05075007164441684324e-9 * r + 5.47593808499534494600e-4) * r + 1.51986665636164571966e-2) * r
-                  + 1.48103976427480074590e-1) * r + 6.89767334985100004550e-1) * r + 1.67638483018380384940e0) * r
-               + 2.05319162663775882187e0) * r + 1.0
-    else:
-        r -= 5.0
-        top = ((((((2.01033439929228813265e-7 * r + 2.71155556874348757815e-5) * r + 1.24266094738807843860e-3) * r
-                  + 2.65321895265761230930e-2) * r + 2.96560571828504891230e-1) * r + 1.78482653991729133580e0) * r
-               + 5.46378491116411436990e0) * r + 6.65790464350110377720e0
-        low = ((((((2.04426310338993978564e-15 * r + 1.42151175831644588870e-7) * r + 1.84631831751005468180e-5) * r
-                  + 7.86869131145613259100e-4) * r + 1.48753612908506148525e-2) * r + 1.36929880922735805310e-1) * r
-               + 5.99832206555887937690e-1) * r + 1.0
-    return -top / low if p < 0.5 else top / low
+def _slow_normal(word, key, row, column, half):
+    """The ziggurat's wedges and tail: the compiled twin of ``streams._slow_normal``."""
+    attempt = 1
+    while True:
+        u = 2.0 * to_unit(word) - 1.0
+        block = np.int64(word & _BLOCK)
+        x = u * _X[block]
+        if abs(u) < _RATIO[block]:
+            return x
+        first, second = word_pair(key, row, column, attempt, half)
+        attempt += 1
+        if block == 0:
+            while True:
+                past = -math.log(to_unit(first)) / _EDGE
+                if -2.0 * math.log(to_unit(second)) > past * past:
+                    return math.copysign(_EDGE + past, u)
+                first, second = word_pair(key, row, column, attempt, half)
+                attempt += 1
+        top = math.exp(-0.5 * (_X[block] ** 2 - x * x))
+        low = math.exp(-0.5 * (_X[block + 1] ** 2 - x * x))
+        if low + to_unit(first) * (top - low) < 1.0:
+            return x
+        word = second
 
 
-@inline
-def normal_quantile(p):
-    """Inverse of the standard normal distribution function (Wichura 1988, algorithm AS 241, 16 digits)."""
-    return central_quantile(p - 0.5) if abs(p - 0.5) <= 0.425 else tail_quantile(p)
+@jit
+def normal_at(key, row, column):
+    """One standard normal for a position, independent of its first uniform."""
+    return normal_from(word_pair(key, row, column, 0, 0)[1], key, row, column, 1)
 
 
 @jit
 def fill_normals(key, first_row, out):
     """Standard normals, row i keyed by ``first_row + i``: the compiled twin of ``streams.normals``."""
     n_columns = out.shape[1]
-    p = np.empty(n_columns + 1)
+    n_blocks = (n_columns + 1) // 2
+    first, second = np.empty(n_blocks, np.uint64), np.empty(n_blocks, np.uint64)
     for i in range(out.shape[0]):
-        for block in range((n_columns + 1) // 2):
-            p[2 * block], p[2 * block + 1] = uniform_pair(key, first_row + i, block)
-        for k in range(n_columns):
-            out[i, k] = central_quantile(p[k] - 0.5)
-        for k in range(n_columns):
-            if abs(p[k] - 0.5) > 0.425:
-                out[i, k] = tail_quantile(p[k])
+        row = first_row + i
+        fill_words(key, row, first, second)
+        for k in range(n_columns // 2):
+            out[i, 2 * k] = normal_from(first[k], key, row, k, 0)
+            out[i, 2 * k + 1] = normal_from(second[k], key, row, k, 1)
+        if n_columns % 2:
+            out[i, n_columns - 1] = normal_from(first[n_blocks - 1], key, row, n_blocks - 1, 0)
 
 
 @jit

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
-from scipy.special import ndtri
 
 from nsfa.kernels import Born, products
-from nsfa.kernels.streams import STRETCH, VALUES, normals, uniform_pairs
+from nsfa.kernels.streams import STRETCH, VALUES, normals, normals_at, uniform_pairs
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
@@ -57,9 +56,8 @@ def gamma_draw(shape: float, key: int, row: int, column: int) -> float:
     boosted = shape if shape >= 1 else shape + 1
     d = boosted - 1 / 3
     while True:
-        u, v = (float(x) for x in uniform_pairs(key, row, column))
+        u, x = float(uniform_pairs(key, row, column)[0]), float(normals_at(key, row, column))
         column += 1
-        x = float(ndtri(v))
         cube = (1 + x / np.sqrt(9 * d)) ** 3
         if cube > 0 and np.log(u) < 0.5 * x * x + d - d * cube + d * np.log(cube):
             break
@@ -131,9 +129,9 @@ class ReferenceKernels:
         precision = rows.loading_precision[d if len(rows.loading_precision) > 1 else 0, k]
         covariate = rows.cross[d, k] - gram[k] @ loadings[d] + gram[k, k] * loadings[d, k]
         ell, mean, log_bayes = entry_conditional(covariate, gram[k, k], rows.noise_precision[d], precision)
-        u, v = (float(x) for x in uniform_pairs(key, d, k))
+        u = float(uniform_pairs(key, d, k)[0])
         on = bool(active[d, k]) if log_prior is None else bool(np.log(u) - np.log1p(-u) < log_prior + log_bayes)
-        loadings[d, k] = mean + ndtri(v) / np.sqrt(ell) if on else 0.0
+        loadings[d, k] = mean + float(normals_at(key, d, k)) / np.sqrt(ell) if on else 0.0
         return on
 
     def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
@@ -142,7 +140,7 @@ class ReferenceKernels:
         for d in range(n_features):
             tau = rows.noise_precision[d]
             root = cholesky(tau * _row_gram(rows, d) + np.diag(precision[d]), lower=True)
-            noise = ndtri(uniform_pairs(key, d, np.arange(n_factors))[1])
+            noise = normals_at(key, d, np.arange(n_factors))
             loadings[d] = _solve_and_perturb(root, tau * rows.cross[d], noise)
         return self._all_residuals(loadings, np.ones(loadings.shape, dtype=np.bool_), rows)
 
@@ -176,7 +174,7 @@ class ReferenceKernels:
             if wanted == 0 and have == 0:
                 continue
             precision = [_slab_precision(problem, key, d, j) for j in range(wanted)]
-            noise = [float(ndtri(uniform_pairs(key, d, (j + 1) * STRETCH)[1])) for j in range(wanted)]
+            noise = [float(normals_at(key, d, (j + 1) * STRETCH)) for j in range(wanted)]
             g = np.array(noise) / np.sqrt(precision)
             terms = problem.residual[d], problem.noise_precision[d], problem.count[d]
             log_ratio = log_marginal(float(g @ g), *terms) - log_marginal(float(problem.own_square[d]), *terms)
@@ -209,12 +207,12 @@ class ReferenceKernels:
             cumulative = np.where(weight > 0, np.cumsum(weight), -np.inf)
             cluster[n] = int(np.flatnonzero(cumulative >= uniform_pairs(key, n, 0)[0] * weight.sum())[0])
             if cluster[n] == free:
-                noise = ndtri(uniform_pairs(key, n, np.arange(1, n_factors + 1))[1])
+                noise = normals_at(key, n, np.arange(1, n_factors + 1))
                 values[free] = _solve_and_perturb(root, a, noise)
         for c in np.unique(cluster):
             members = np.flatnonzero(cluster == c)
             information = identity + sum(_sample_information(problem, n) for n in members)
-            noise = ndtri(uniform_pairs(key, VALUES + c, np.arange(n_factors))[1])
+            noise = normals_at(key, VALUES + c, np.arange(n_factors))
             root = cholesky(information, lower=True)
             values[c] = _solve_and_perturb(root, problem.projection[members].sum(axis=0), noise)
         scores[:] = values[cluster]

@@ -13,15 +13,15 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import (
-    central_quantile,
     corrected_gram,
-    fill_uniform_pairs,
+    fill_words,
     inline,
     jit,
-    normal_quantile,
+    normal_at,
+    normal_from,
     solve_lower,
     solve_transposed,
-    tail_quantile,
+    to_unit,
 )
 
 _LANES = 16
@@ -71,22 +71,21 @@ def _begin_row(d, loadings, active, rows, gram, c):
 
 
 @jit
-def _prepare(tau, lam, gram, key, d, work):
+def _prepare(tau, lam, gram, key, d, work, first, second):
     """Everything about row d's entries that does not depend on the other loadings, in loops that vectorise.
 
     Rows of ``work``: 0 the conditional variance 1/ℓ, ℓ = τ S_kk + λ; 1 its root; 2 the threshold that exp(½ℓμ²) × prior
-    odds must pass for z = 1, u/(1−u) √(ℓ/λ); 3 the uniform of the loading's normal; 4 that normal where it is central.
+    odds must pass for z = 1, u/(1−u) √(ℓ/λ). ``second`` holds the words that the loadings' normals are made of.
     """
     n_factors = gram.shape[0]
-    variance, deviation, threshold, uniform, normal = work[0], work[1], work[2], work[3], work[4]
-    fill_uniform_pairs(key, d, threshold, uniform)
+    variance, deviation, threshold = work[0], work[1], work[2]
+    fill_words(key, d, first, second)
     for k in range(n_factors):
         variance[k] = 1.0 / (tau * gram[k, k] + lam[k])
     for k in range(n_factors):
+        u = to_unit(first[k])
         deviation[k] = math.sqrt(variance[k])
-        threshold[k] /= (1.0 - threshold[k]) * math.sqrt(lam[k]) * deviation[k]
-    for k in range(n_factors):
-        normal[k] = central_quantile(uniform[k] - 0.5)
+        threshold[k] = u / ((1.0 - u) * math.sqrt(lam[k]) * deviation[k])
 
 
 @inline
@@ -103,27 +102,20 @@ def _exceeds(t, threshold):
     return threshold * bound < 1.0 and math.exp(t) > threshold
 
 
-@inline
-def _draw_loading(mean, work, k):
-    """A draw from the loading's conditional; a normal past the central range is looked up in the tails."""
-    uniform = work[3, k]
-    normal = work[4, k] if abs(uniform - 0.5) <= 0.425 else tail_quantile(uniform)
-    return mean + work[1, k] * normal
-
-
 @jit
 def independent_rows(lo, hi, loadings, active, rows, logit, anchor, key, usage, residual):
     """Gibbs pass over rows lo..hi given prior logits (1 or D, K); row ``anchor[k]`` keeps factor k."""
     n_factors = rows.gram.shape[0]
     shared = _padded(rows.gram)
-    c, work = np.zeros(shared.shape[1]), np.empty((5, n_factors))
+    c, work = np.zeros(shared.shape[1]), np.empty((3, n_factors))
+    first, second = np.empty(n_factors, np.uint64), np.empty(n_factors, np.uint64)
     ones = np.ones(rows.scores.shape[0])
     lam_step, logit_step = min(1, rows.loading_precision.shape[0] - 1), min(1, logit.shape[0] - 1)
     for d in range(lo, hi):
         tau, prior = rows.noise_precision[d], logit[d * logit_step]
         gram = _gram_of_row(d, rows, ones, shared)
         total = _begin_row(d, loadings, active, rows, gram, c)
-        _prepare(tau, rows.loading_precision[d * lam_step], gram, key, d, work)
+        _prepare(tau, rows.loading_precision[d * lam_step], gram, key, d, work, first, second)
         for k in range(n_factors):
             g = loadings[d, k]
             shift = tau * (c[k] + g * gram[k, k])
@@ -131,7 +123,7 @@ def independent_rows(lo, hi, loadings, active, rows, logit, anchor, key, usage, 
             new = 0.0
             on = anchor[k] == d or _exceeds(0.5 * shift * mean + prior[k], work[2, k])
             if on:
-                new = _draw_loading(mean, work, k)
+                new = mean + work[1, k] * normal_from(second[k], key, d, k, 1)
                 usage[k] += 1
             if new != g:
                 change = new - g
@@ -151,14 +143,15 @@ def collapsed_rows(loadings, active, rows, usage, prior_on, prior_off, key, resi
     """
     n_features, n_factors = loadings.shape
     shared = _padded(rows.gram)
-    c, work = np.zeros(shared.shape[1]), np.empty((5, n_factors))
+    c, work = np.zeros(shared.shape[1]), np.empty((3, n_factors))
+    first, second = np.empty(n_factors, np.uint64), np.empty(n_factors, np.uint64)
     ones = np.ones(rows.scores.shape[0])
     lam_step = min(1, rows.loading_precision.shape[0] - 1)
     for d in range(n_features):
         tau = rows.noise_precision[d]
         gram = _gram_of_row(d, rows, ones, shared)
         total = _begin_row(d, loadings, active, rows, gram, c)
-        _prepare(tau, rows.loading_precision[d * lam_step], gram, key, d, work)
+        _prepare(tau, rows.loading_precision[d * lam_step], gram, key, d, work, first, second)
         for k in range(n_factors):
             g, on = loadings[d, k], active[d, k]
             others = usage[k] - (1 if on else 0)
@@ -170,7 +163,7 @@ def collapsed_rows(loadings, active, rows, usage, prior_on, prior_off, key, resi
                 on = _exceeds(0.5 * shift * mean, work[2, k] * (prior_off + n_features - 1.0 - others) / weight)
             new = 0.0
             if on:
-                new = _draw_loading(mean, work, k)
+                new = mean + work[1, k] * normal_from(second[k], key, d, k, 1)
                 usage[k] += 1
             if new != g:
                 change = new - g
@@ -186,7 +179,7 @@ def dense_rows(lo, hi, loadings, active, rows, key, residual):
     """g_d ~ N(A⁻¹ τ_d T_d, A⁻¹), A = τ_d S_d + diag(λ_d), for rows lo..hi; ``active`` is all true."""
     n_factors = rows.gram.shape[0]
     shared = _padded(rows.gram)
-    c, b, u, v = np.zeros(shared.shape[1]), np.empty(n_factors), np.empty(n_factors), np.empty(n_factors)
+    c, b = np.zeros(shared.shape[1]), np.empty(n_factors)
     ones = np.ones(rows.scores.shape[0])
     lam, tau = rows.loading_precision, rows.noise_precision
     lam_step = min(1, lam.shape[0] - 1)
@@ -198,9 +191,8 @@ def dense_rows(lo, hi, loadings, active, rows, key, residual):
             precision[i, i] += lam[d * lam_step, i]
         root = np.linalg.cholesky(precision)
         solve_lower(root, b)
-        fill_uniform_pairs(key, d, u, v)
         for i in range(n_factors):
-            b[i] += normal_quantile(v[i])
+            b[i] += normal_at(key, d, i)
         solve_transposed(root, b)
         for i in range(n_factors):
             loadings[d, i] = b[i]

@@ -11,7 +11,7 @@ import numpy as np
 from nsfa.kernels.compiled import (
     corrected_gram,
     jit,
-    normal_quantile,
+    normal_at,
     solve_lower,
     solve_transposed,
     uniform_pair,
@@ -130,7 +130,7 @@ def urn_assign(problem, values, cluster, sizes, concentration, key):
         chosen = _pick(log_weight, uniform_pair(key, n, 0)[0])
         if chosen == free:
             for k in range(n_factors):
-                b[k] += normal_quantile(uniform_pair(key, n, k + 1)[1])
+                b[k] += normal_at(key, n, k + 1)
             solve_transposed(factor, b)
             for k in range(n_factors):
                 values[free, k] = b[k]
@@ -174,7 +174,7 @@ def urn_values(problem, values, cluster, sizes, key):
         factor = np.linalg.cholesky(factor)
         solve_lower(factor, b)
         for k in range(n_factors):
-            b[k] += normal_quantile(uniform_pair(key, VALUES + slot, k)[1])
+            b[k] += normal_at(key, VALUES + slot, k)
         solve_transposed(factor, b)
         for k in range(n_factors):
             values[slot, k] = b[k]

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 MULTIPLIER_0 = np.uint64(0xD2511F53)
 MULTIPLIER_1 = np.uint64(0xCD9E8D57)
@@ -41,26 +40,91 @@ def philox(counter: tuple[Any, Any, Any, Any], key: int) -> tuple[Words, Words, 
     return c0, c1, c2, c3
 
 
-def to_unit(high: Words, low: Words) -> Floats:
-    """Two 32-bit words to a double strictly inside (0, 1), 53 bits."""
-    mantissa = (((high << np.uint64(32)) | low) >> np.uint64(11)).astype(np.float64)
-    out: Floats = (mantissa + 0.5) * 2.0**-53
+def words(key: int, rows: Any, columns: Any, attempt: int = 0, half: int = 0) -> tuple[Words, Words]:
+    """Two independent 64-bit words for every (row, column) position; rows and columns broadcast.
+
+    Samplers that reject go on to attempts 1, 2, …; ``half`` tells apart those begun by the first and the second word.
+    """
+    w0, w1, w2, w3 = philox((columns, rows, attempt, half), key)
+    return (w0 << np.uint64(32)) | w1, (w2 << np.uint64(32)) | w3
+
+
+def to_unit(word: Words) -> Floats:
+    """A 64-bit word to a double strictly inside (0, 1): its upper 52 bits, so that none rounds to 1."""
+    out: Floats = ((word >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     return out
 
 
 def uniform_pairs(key: int, rows: Any, columns: Any) -> tuple[Floats, Floats]:
-    """Two independent uniforms for every (row, column) position; rows and columns broadcast."""
-    w0, w1, w2, w3 = philox((columns, rows, 0, 0), key)
-    return to_unit(w0, w1), to_unit(w2, w3)
+    """Two independent uniforms for every (row, column) position."""
+    first, second = words(key, rows, columns)
+    return to_unit(first), to_unit(second)
+
+
+# The ziggurat of Marsaglia & Tsang (2000) with 128 blocks of equal area under exp(−x²/2), right edges first to last.
+# The block comes from bits that the uniform does not use (Doornik 2005).
+ZIGGURAT_EDGE = 3.442619855899
+_AREA = 9.91256303526217e-3
+
+
+def _ziggurat() -> tuple[Floats, Floats]:
+    x = np.empty(129)
+    x[0], x[1], x[128] = _AREA / np.exp(-0.5 * ZIGGURAT_EDGE**2), ZIGGURAT_EDGE, 0.0
+    for i in range(2, 128):
+        x[i] = np.sqrt(-2.0 * np.log(_AREA / x[i - 1] + np.exp(-0.5 * x[i - 1] ** 2)))
+    return x, x[1:] / x[:-1]
+
+
+ZIGGURAT_X, ZIGGURAT_RATIO = _ziggurat()
+
+
+def normals_from(word: Words, key: int, rows: Any, columns: Any, half: int) -> Floats:
+    """Standard normals from 64-bit words, the positions' later attempts standing by for the few that need them."""
+    u, block = 2.0 * to_unit(word) - 1.0, (word & np.uint64(127)).astype(np.int64)
+    out: Floats = u * ZIGGURAT_X[block]
+    row_of, column_of = np.broadcast_arrays(rows, columns)
+    for at in zip(*np.nonzero(np.abs(u) >= ZIGGURAT_RATIO[block]), strict=True):
+        out[at] = _slow_normal(word[at], key, int(row_of[at]), int(column_of[at]), half)
+    return out
+
+
+def _slow_normal(word: Any, key: int, row: int, column: int, half: int) -> float:
+    """The ziggurat for one position, wedges and tail included."""
+    attempt = 1
+    while True:
+        u, block = 2.0 * float(to_unit(word)) - 1.0, int(word) & 127
+        x = u * ZIGGURAT_X[block]
+        if abs(u) < ZIGGURAT_RATIO[block]:
+            return float(x)
+        first, second = words(key, row, column, attempt, half)
+        attempt += 1
+        if block == 0:
+            while True:
+                past = -np.log(float(to_unit(first))) / ZIGGURAT_EDGE
+                if -2.0 * np.log(float(to_unit(second))) > past * past:
+                    return float(np.copysign(ZIGGURAT_EDGE + past, u))
+                first, second = words(key, row, column, attempt, half)
+                attempt += 1
+        top = np.exp(-0.5 * (ZIGGURAT_X[block] ** 2 - x * x))
+        low = np.exp(-0.5 * (ZIGGURAT_X[block + 1] ** 2 - x * x))
+        if low + float(to_unit(first)) * (top - low) < 1.0:
+            return float(x)
+        word = second
+
+
+def normals_at(key: int, rows: Any, columns: Any) -> Floats:
+    """One standard normal per position, independent of the position's first uniform."""
+    row_of, column_of = np.broadcast_arrays(rows, columns)
+    flat = np.atleast_1d(row_of).ravel(), np.atleast_1d(column_of).ravel()
+    return normals_from(words(key, *flat)[1], key, *flat, half=1).reshape(row_of.shape)
 
 
 def normals(key: int, n_rows: int, n_columns: int, first_row: int = 0) -> Floats:
-    """Standard normals (n_rows, n_columns); row i is the stream of row ``first_row + i``."""
+    """Standard normals (n_rows, n_columns); row i is the stream of row ``first_row + i``, two columns a position."""
     rows = np.arange(first_row, first_row + n_rows)[:, None]
     blocks = np.arange((n_columns + 1) // 2)[None, :]
-    pair = np.stack(uniform_pairs(key, rows, blocks), axis=-1).reshape(n_rows, -1)
-    out: Floats = ndtri(pair[:, :n_columns])
-    return out
+    pair = [normals_from(w, key, rows, blocks, half) for half, w in enumerate(words(key, rows, blocks))]
+    return np.stack(pair, axis=-1).reshape(n_rows, -1)[:, :n_columns]
 
 
 def fresh_key(rng: np.random.Generator) -> int:
