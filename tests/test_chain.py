@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import holes
 
+from cases import holes
 from nsfa import schedule
 from nsfa.chain import Chain, Length, chain_generator, initial_state, run_chain
 from nsfa.data import observe
@@ -24,7 +24,12 @@ def specification(name, **changes):
 def tables(rng):
     X = make_sparse_factors(20, 12, 3, density=0.4, random_state=1).X
     gaps = np.where(holes("mixed", 12, 20, rng).T, np.nan, X)
-    return {"dense": X, "missing": gaps, "sparse": sp.csr_array(np.where(rng.random(X.shape) < 0.5, 0.0, X)), "single": X.astype(np.float32)}
+    return {
+        "dense": X,
+        "missing": gaps,
+        "sparse": sp.csr_array(np.where(rng.random(X.shape) < 0.5, 0.0, X)),
+        "single": X.astype(np.float32),
+    }
 
 
 @pytest.mark.parametrize("kind", ["dense", "missing", "sparse", "single"])
@@ -71,7 +76,10 @@ def test_reported_log_joint_is_the_oracles(name, rng):
 def test_reference_and_compiled_chains_stay_together(name, sweep, rng):
     """The same seed gives the same chain on both backends, up to rounding, for many sweeps."""
     data = observe(tables(rng)["missing"])
-    chains = [Chain(data, specification(name, sweep=sweep), get_kernels(b), chain_generator(5, 0)) for b in ("reference", "numba")]
+    chains = [
+        Chain(data, specification(name, sweep=sweep), get_kernels(b), chain_generator(5, 0))
+        for b in ("reference", "numba")
+    ]
     for _ in range(6):
         for chain in chains:
             chain.sweep()
@@ -120,7 +128,9 @@ def _pattern_weight(state, data, spec, pattern):
 
 
 def test_a_sweep_reports_warm_up_and_keeps_every_thin_th_draw():
-    chain = Chain(observe(make_sparse_factors(15, 10, 2, random_state=0).X), preset("nsfa"), get_kernels(), chain_generator(0, 0))
+    chain = Chain(
+        observe(make_sparse_factors(15, 10, 2, random_state=0).X), preset("nsfa"), get_kernels(), chain_generator(0, 0)
+    )
     sweeps = list(run_chain(chain, Length(tune=4, draws=3, thin=2)))
     assert [s.number for s in sweeps] == list(range(1, 11))
     assert [s.warming_up for s in sweeps] == [True] * 4 + [False] * 6
@@ -128,14 +138,18 @@ def test_a_sweep_reports_warm_up_and_keeps_every_thin_th_draw():
 
 
 def test_nothing_but_noise_keeps_an_empty_model_alive(rng):
-    chain = Chain(observe(rng.normal(size=(30, 8))), preset("nsfa", concentration=0.01), get_kernels(), chain_generator(0, 0))
+    chain = Chain(
+        observe(rng.normal(size=(30, 8))), preset("nsfa", concentration=0.01), get_kernels(), chain_generator(0, 0)
+    )
     for _ in range(200):
         chain.sweep()
     assert chain.state.n_factors <= 2
     chain.state.check_invariants()
 
 
-@pytest.mark.parametrize(("n_features", "expected"), [(100, loadings.update_buffet_collapsed), (20_000, loadings.update_buffet_parallel)])
+@pytest.mark.parametrize(
+    ("n_features", "expected"), [(100, loadings.update_buffet_collapsed), (20_000, loadings.update_buffet_parallel)]
+)
 def test_the_sweep_is_chosen_by_size_alone(n_features, expected):
     assert schedule.build(preset("nsfa"), n_features)[0] is expected
 

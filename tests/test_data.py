@@ -45,7 +45,7 @@ def test_holes_list_the_smaller_side(rng):
     X[:8, 1] = np.nan
     holes = observe(X).feature_holes
     np.testing.assert_array_equal(holes.rebuild, [False, True, False])
-    np.testing.assert_array_equal(holes.index, [0, 1, 8, 9])
+    np.testing.assert_array_equal(holes.entry, [0, 1, 8, 9])
     np.testing.assert_array_equal(holes.pointer, [0, 2, 4, 4])
 
 
@@ -91,13 +91,13 @@ BAD = [
     (lambda X: X[None], "X must be 2-D"),
     (lambda X: text_frame(), r"X must hold numbers.* Got 'low' at row 0, column 1"),
     (lambda X: X.astype(complex), "X must be real"),
-    (lambda X: np.where(X == X[1, 2], np.inf, X), r"X must be finite or NaN.*Got inf at sample 1, feature 2 \(1 infinite"),
-    (lambda X: np.where(X == X[1, 2], -np.inf, X), "Got -inf at sample 1, feature 2"),
+    (lambda X: np.where(X[1, 2] == X, np.inf, X), r"X must be finite or NaN.*Got inf at sample 1, feature 2 \(1 infinite"),
+    (lambda X: np.where(X[1, 2] == X, -np.inf, X), "Got -inf at sample 1, feature 2"),
     (lambda X: X[:1], r"at least 2 samples and 2 features. Got 1 sample\(s\) × 5 feature\(s\)"),
     (lambda X: X[:, :1], r"at least 2 samples and 2 features"),
     (lambda X: np.where(np.arange(5) == 3, np.nan, X), r"Every feature must have an observed value. Got only NaN in feature 3"),
     (lambda X: np.where(np.arange(6)[:, None] == 3, np.nan, X), "Every sample must have an observed value. Got only NaN in sample 3"),
-    (lambda X: sp.csr_array(np.where(X == X[0, 0], np.nan, X)), "A sparse X must be finite"),
+    (lambda X: sp.csr_array(np.where(X[0, 0] == X, np.nan, X)), "A sparse X must be finite"),
     (lambda X: sp.csr_array(X.astype(complex)), "X must hold real numbers"),
 ]  # fmt: skip
 

@@ -4,8 +4,9 @@ The bound: about twenty correlated statistics per run; under a correct kernel th
 thousand runs. The mutants in test_mutants.py are caught by the same function at the same bound.
 """
 
-import geweke
 import pytest
+
+import geweke
 
 SWEEPS = 16_000
 BOUND = 4.0

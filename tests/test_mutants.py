@@ -2,15 +2,15 @@
 
 import math
 
-import geweke
 import numpy as np
 import pytest
-from test_geweke import BOUND
 
+import geweke
 from nsfa import stats as stats_module
 from nsfa.data import _no_holes
 from nsfa.model import priors
 from nsfa.moves import births, concentration, loadings, noise, precisions, urn
+from test_geweke import BOUND
 
 SWEEPS = 8_000
 

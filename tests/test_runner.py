@@ -24,7 +24,7 @@ def fingerprint(results) -> list[str]:
     for result in results:
         digest = hashlib.sha256()
         for draw in result.draws:
-            for part in (draw.start, draw.column, draw.value, draw.noise_precision, draw.loading_precision):
+            for part in (draw.pattern, draw.value, draw.noise_precision, draw.loading_precision):
                 digest.update(part.tobytes())
             digest.update(repr([v for k, v in sorted(draw.scalars.items()) if k != "seconds"]).encode())
         out.append(digest.hexdigest())

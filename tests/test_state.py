@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+
 from cases import case
 
 
@@ -25,7 +26,9 @@ def test_replacing_singletons_keeps_every_other_factor(precision, n_dead, n_new,
     new_loadings[rows, np.arange(n_new)] = values
     new = np.broadcast_to(state.loading_precision if precisions is None else precisions, new_loadings.shape)
     loadings = np.hstack([state.loadings[:, kept], new_loadings])
-    expected = sorted(tuple(np.round(np.r_[g, p], 12)) for g, p in zip(loadings.T, np.hstack([old, new]).T, strict=True))
+    expected = sorted(
+        tuple(np.round(np.r_[g, p], 12)) for g, p in zip(loadings.T, np.hstack([old, new]).T, strict=True)
+    )
 
     state.replace_singletons(dead, rows, values, precisions)
     assert columns(state) == expected

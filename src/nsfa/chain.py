@@ -15,7 +15,7 @@ from nsfa.draws.draw import Draw, record
 from nsfa.kernels import Kernels
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.joint import log_likelihood, log_prior
-from nsfa.model.spec import ModelSpec
+from nsfa.model.spec import Gamma, ModelSpec
 from nsfa.moves.births import BirthInfo
 from nsfa.state import State
 from nsfa.stats import Stats
@@ -53,19 +53,17 @@ def chain_generator(seed: int | None, chain: int) -> np.random.Generator:
 def initial_state(data: Observed, spec: ModelSpec, rng: np.random.Generator, start: int = 0) -> State:
     """Where a chain starts: ``start`` factors where their number is inferred, else K; dense, with random scores.
 
-    Dense starts are shed by the sparse models within a few sweeps; an empty pattern would have to be filled entry by
-    entry. Hyperparameters start at their priors' means.
+    Dense starts are shed by the sparse models as they go; an empty pattern would have to be filled entry by entry. The
+    loadings are still to be drawn. Hyperparameters start at their priors' means.
     """
     n_features, n_samples = data.shape
     n_factors = int(spec.n_components or start)
     hyper = spec.priors
-    active = np.ones((n_features, n_factors), dtype=np.bool_)
-    scores = rng.standard_normal((n_samples, n_factors))
     shape = {"shared": (), "factor": (n_factors,), "element": (n_features, n_factors)}[spec.precision]
     return State.from_arrays(
         np.zeros((n_features, n_factors)),
-        active,
-        scores,
+        np.ones((n_features, n_factors), dtype=np.bool_),
+        rng.standard_normal((n_samples, n_factors)),
         noise_precision=np.ones(n_features),
         loading_precision=np.ones(shape),
         concentration=1.0 if spec.concentration == "infer" else float(spec.concentration),
@@ -78,8 +76,8 @@ def initial_state(data: Observed, spec: ModelSpec, rng: np.random.Generator, sta
     )
 
 
-def _value(prior: object) -> float:
-    return prior.shape / prior.rate if hasattr(prior, "shape") and hasattr(prior, "rate") else float(prior)  # type: ignore[arg-type]
+def _value(prior: float | Gamma) -> float:
+    return prior.shape / prior.rate if isinstance(prior, Gamma) else float(prior)
 
 
 class Chain:
@@ -94,7 +92,6 @@ class Chain:
         self.state = initial_state(data, spec, rng, start)
         self.stats.refresh(self.state)
         if self.state.n_factors:
-            # fill the dense start: sparse sweeps would begin from loadings of zero
             self.stats.kernels.draw_dense(self.state.loadings, self.stats.rows(self.state), fresh_key(rng))
 
     def sweep(self) -> BirthInfo:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from nsfa import __version__
+
+if TYPE_CHECKING:
+    from nsfa.kernels import Floats
+    from nsfa.posterior import Posterior
+    from nsfa.runner import Progress as Report
 
 app = typer.Typer(
     name="nsfa",
@@ -33,6 +40,7 @@ def demo(
     chains: int = typer.Option(4, help="Chains to run."),
     tune: int = typer.Option(1000, help="Warm-up sweeps per chain."),
     draws: int = typer.Option(1000, help="Kept draws per chain."),
+    thin: int = typer.Option(4, help="Sweeps per kept draw."),
     seed: int = typer.Option(0, help="Seed of the data and of the chains."),
     quiet: bool = typer.Option(False, "--quiet", help="No progress bar."),
 ) -> None:
@@ -44,33 +52,32 @@ def demo(
     from nsfa import NSFA
     from nsfa.datasets import make_sparse_factors
 
-    data = make_sparse_factors(n_samples=100, n_features=100, n_components=16, pattern="regulon", random_state=seed)
+    data = make_sparse_factors(n_samples=100, n_features=100, n_components=16, random_state=seed)
     console.print("Simulated 100 samples × 100 genes with [bold]16[/bold] factors (signal to noise 10).")
     try:
-        estimator = NSFA(chains=chains, tune=tune, draws=draws, concentration=1.0, random_state=seed)
+        estimator = NSFA(chains=chains, tune=tune, draws=draws, thin=thin, concentration=1.0, random_state=seed)
         with _Bars(chains, quiet) as bars:
             estimator.fit(data.X, monitor=bars.update)
     except (ValueError, RuntimeError) as error:
         console.print(f"[red]Error:[/red] {error}")
         raise typer.Exit(1) from None
-    _summarise(estimator, data.loadings)
+    _summarise(estimator.posterior_, data.loadings)
 
 
-def _summarise(estimator: object, truth: object) -> None:
+def _summarise(posterior: Posterior, truth: Floats) -> None:
     """Posterior of K, reconstruction error and the convergence verdict."""
     import numpy as np
 
     from nsfa.metrics import reconstruction_error
 
-    posterior = estimator.posterior_  # type: ignore[attr-defined]
     values, counts = np.unique(posterior.n_components, return_counts=True)
     console.print("\nPosterior of the number of factors K (true value 16):")
     for value, share in zip(values, counts / counts.sum(), strict=True):
         if share >= 0.005:
             console.print(f"  K = {value:>3}  {share:6.1%}  {'█' * round(40 * share)}")
-    scale = posterior.data.scale[:, None]
-    errors = [reconstruction_error(truth, scale * draw.loadings()) for chain in posterior.chains for draw in chain[-10:]]
-    baseline = reconstruction_error(truth, np.zeros((len(scale), 1)))
+    last = [draw for chain in posterior.chains for draw in chain[-10:]]
+    errors = [reconstruction_error(truth, posterior.scaled_loadings(draw)) for draw in last]
+    baseline = reconstruction_error(truth, np.zeros((len(truth), 0)))
     console.print(f"Reconstruction error of the loadings: {np.mean(errors):.4f} (an empty model: {baseline:.4f})")
     console.print(f"\n{posterior.diagnostics()}", highlight=False)
     console.print("\nNext: nsfa.NSFA().fit(X) on your own samples × genes table; missing entries may stay NaN.")
@@ -100,13 +107,12 @@ class _Bars:
     def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
-    def update(self, report: object) -> None:
-        """Show where a chain stands (a ``nsfa.runner.Progress``)."""
-        stage = "warm-up " if report.warming_up else "sampling"  # type: ignore[attr-defined]
+    def update(self, report: Report) -> None:
+        """Show where a chain stands."""
         self._progress.update(
-            self._tasks[report.chain],  # type: ignore[attr-defined]
-            description=stage,
-            completed=report.done,  # type: ignore[attr-defined]
-            total=report.total,  # type: ignore[attr-defined]
-            factors=report.n_factors,  # type: ignore[attr-defined]
+            self._tasks[report.chain],
+            description="warm-up " if report.warming_up else "sampling",
+            completed=report.done,
+            total=report.total,
+            factors=report.n_factors,
         )

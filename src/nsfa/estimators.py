@@ -51,9 +51,7 @@ class _FactorModel(BaseEstimator):  # type: ignore[misc]
         for name, least in (("tune", 0), ("draws", 1), ("thin", 1)):
             check_count(name, getattr(self, name), least)
         seed = resolve_seed(self.random_state)
-        results = sample(
-            data, spec, chains=self.chains, length=length, seed=seed, n_jobs=self.n_jobs, monitor=monitor
-        )
+        results = sample(data, spec, chains=self.chains, length=length, seed=seed, n_jobs=self.n_jobs, monitor=monitor)
         self.posterior_ = Posterior.from_results(data, spec, results, length, seed)
         if not self.posterior_.finished:
             warnings.warn(_INTERRUPTED, ConvergenceWarning, stacklevel=2)

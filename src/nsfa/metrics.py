@@ -54,7 +54,7 @@ def lppd(log_density: Any) -> float:
 
 
 def log_mean_density(log_density: Any, axis: int = 0) -> Floats:
-    """log of the mean over draws of exp(log_density), along ``axis``."""
+    """Log of the mean over draws of exp(log_density), along ``axis``."""
     values = np.asarray(log_density, dtype=float)
     out: Floats = logsumexp(values, axis=axis) - np.log(values.shape[axis])
     return out

@@ -162,7 +162,12 @@ def _run_in_processes(job: _Job, chains: int, at_once: int, monitor: Monitor) ->
         board = Board(Path(folder) / "board", chains)
         pool = get_reusable_executor(max_workers=at_once)
         futures = [pool.submit(_run_elsewhere, job, chain, board) for chain in range(chains)]
-        return _gather(futures, board.stop, lambda: [monitor(p) for p in board.read()])
+
+        def forward() -> None:
+            for report in board.read():
+                monitor(report)
+
+        return _gather(futures, board.stop, forward)
 
 
 def _run_elsewhere(job: _Job, chain: int, board: Board) -> ChainResult:
@@ -200,7 +205,7 @@ class Board:
 
 
 def _gather(
-    futures: list[Future[ChainResult]], stop: Callable[[], None], poll: Callable[[], Any]
+    futures: list[Future[ChainResult]], stop: Callable[[], None], poll: Callable[[], None]
 ) -> list[ChainResult]:
     """Wait for all chains; on Ctrl-C ask them to stop after their sweep and collect what they have."""
     try:

@@ -64,9 +64,7 @@ def _pattern_hyperparameters(spec: ModelSpec) -> list[Move]:
     finite = spec.pattern == "finite"
     moves: list[Move] = []
     if spec.concentration == "infer":
-        moves.append(
-            concentration.update_concentration_finite if finite else concentration.update_concentration_buffet
-        )
+        moves.append(concentration.update_concentration_finite if finite else concentration.update_concentration_buffet)
     if spec.stickiness == "infer":
         moves.append(concentration.update_stickiness_finite if finite else concentration.update_stickiness_buffet)
     return moves

@@ -57,7 +57,9 @@ class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check()
         data = observe(X, self.scale)
         if not data.complete or data.offset is not None:
-            raise ValueError("SPCA needs a dense X without missing entries. Got NaN or a sparse matrix; impute it first.")
+            raise ValueError(
+                "SPCA needs a dense X without missing entries. Got NaN or a sparse matrix; impute it first."
+            )
         n_components = int(self.n_components)  # type: ignore[arg-type]
         if n_components > min(data.shape):
             raise ValueError(
@@ -87,7 +89,9 @@ class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _alternate(self, Y: Floats, rotation: Floats, target: Floats, step: Any) -> Floats:
         """Alternate the two half-problems until the sparse components stand still."""
         sparse = rotation
-        for iteration in range(1, self.max_iter + 1):
+        self.n_iter_ = 0
+        while self.n_iter_ < self.max_iter:
+            self.n_iter_ += 1
             new = np.column_stack([step(rotation[:, k], target[k]) for k in range(rotation.shape[1])])
             left, _, right = svd(Y.T @ (Y @ new), full_matrices=False)
             rotation = left @ right
@@ -95,7 +99,6 @@ class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             sparse = new
             if change < self.tol:
                 break
-        self.n_iter_ = iteration
         return sparse
 
     def transform(self, X: Any) -> Floats:

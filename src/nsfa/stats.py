@@ -10,7 +10,7 @@ from nsfa.state import State
 
 
 class Stats:
-    """S = XᵀX (K, K) and T = Y X (D, K) of one chain, T in a buffer that is used again; q (D,) and N_d (D,) come with the data.
+    """S = XᵀX (K, K) and T = Y X (D, K) of one chain; q (D,) and N_d (D,) come with the data.
 
     ``refresh`` must be called after the scores change and before anything conditions on them. ``residual`` (D,) is
     Σ_n (y_dn − g_d·x_n)² over observed entries; the loadings' moves leave it behind at no cost, and it holds until the

@@ -5,8 +5,8 @@ import copy
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from cases import HOLES, case
 
+from cases import HOLES, case
 from nsfa.data import observe
 from nsfa.kernels import Births, get_kernels
 
@@ -125,7 +125,7 @@ def test_urn(kind):
 def test_births(slab_shape, rng):
     n = 400
     problem = Births(
-        residual=rng.gamma(5, 2, n), noise_precision=rng.gamma(3, 1, n), count=np.full(n, 8.0),
+        residual=rng.gamma(5, 2, n), noise_precision=rng.gamma(3, 1, n), n_observed=np.full(n, 8.0),
         own_count=rng.integers(0, 3, n), own_square=rng.gamma(1, 1, n),
         cumulative=np.array([0.3, 0.6, 0.9, 1.0]), weight=np.array([0.0, -0.5, -1.0, -2.0]),
         slab_shape=slab_shape, slab_rate=1.7,

@@ -4,9 +4,9 @@ import copy
 
 import numpy as np
 import pytest
-from cases import HOLES, case
 from scipy import stats as distributions
 
+from cases import HOLES, case
 from nsfa.kernels.reference import _row_gram, entry_conditional
 from nsfa.model import priors
 from nsfa.model.joint import log_joint
@@ -119,7 +119,10 @@ def test_noise_posterior(kind, setting):
         new.noise_precision[which] = value
         return joint(new, stats, spec)
 
-    a, b = np.atleast_1d(shape)[0 if setting == "isotropic" else 3], np.atleast_1d(rate)[0 if setting == "isotropic" else 3]
+    a, b = (
+        np.atleast_1d(shape)[0 if setting == "isotropic" else 3],
+        np.atleast_1d(rate)[0 if setting == "isotropic" else 3],
+    )
     density = distributions.gamma(a, scale=1 / b).logpdf
     assert at(1.7) - at(0.6) == pytest.approx(density(1.7) - density(0.6), abs=1e-8)
 
@@ -179,8 +182,8 @@ def test_buffet_parameters_are_drawn_from_their_conditional(name, update, attrib
     state, stats, spec = case(name, stickiness="infer")
     grid = np.exp(np.linspace(np.log(1e-3), np.log(60), 4000))
     log_density = np.empty(len(grid))
+    trial = copy.deepcopy(state)
     for i, value in enumerate(grid):
-        trial = copy.deepcopy(state) if i == 0 else trial
         setattr(trial, attribute, float(value))
         log_density[i] = sum(priors_only(trial, spec))
     weight = np.exp(log_density - log_density.max()) * np.gradient(grid)

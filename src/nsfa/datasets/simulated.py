@@ -90,6 +90,6 @@ def _pattern(pattern: Any, n_features: int, n_components: int, density: float, r
     else:
         raise ValueError(f"pattern must be one of {', '.join(map(repr, PATTERNS))}, or an array. Got {pattern!r}.")
     # no factor without a feature: it could not be recovered by anything
-    for k in np.flatnonzero(~active.any(axis=0)):
-        active[rng.integers(n_features), k] = True
+    for unused in np.flatnonzero(~active.any(axis=0)):
+        active[rng.integers(n_features), unused] = True
     return active

@@ -24,12 +24,12 @@ BACKENDS = ("numba", "reference")
 class Holes(NamedTuple):
     """For each row, the entries that separate its observed set from the complete one.
 
-    ``index[pointer[i]:pointer[i + 1]]`` are row i's missing entries where ``rebuild[i]`` is false, and its observed
+    ``entry[pointer[i]:pointer[i + 1]]`` are row i's missing entries where ``rebuild[i]`` is false, and its observed
     entries where it is true (when fewer are observed than missing).
     """
 
     pointer: Ints
-    index: NDArray[np.int32]
+    entry: NDArray[np.int32]
     rebuild: Bools
 
 
@@ -67,14 +67,15 @@ class Projection(NamedTuple):
 class Births(NamedTuple):
     """What births and deaths of the features' own factors need.
 
-    residual (D,) leaves the features' own factors out; own_count and own_square (D,) are their number and Σg² now.
+    residual (D,) leaves the features' own factors out; own_count and own_square (D,) are their number and Σg² now;
+    n_observed (D,) counts the features' entries.
     cumulative is the proposal's distribution function over 0, 1, …; weight is log prior − log proposal of those
     counts. New slab precisions are Gamma(slab_shape, slab_rate), or all slab_rate where slab_shape is 0.
     """
 
     residual: Floats
     noise_precision: Floats
-    count: Floats
+    n_observed: Floats
     own_count: Ints
     own_square: Floats
     cumulative: Floats
@@ -129,9 +130,7 @@ class Kernels(Protocol):
     def predict(self, problem: Projection, sample: Ints, row: Ints) -> tuple[Floats, Floats]:
         """Mean and variance of g_d·x_n given sample n's observed entries, for pairs (n, d) sorted by n."""
 
-    def draw_urn(
-        self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int
-    ) -> None:
+    def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:
         """One Pólya-urn pass over the samples' clusters, then fresh cluster values (Dirichlet-process scores)."""
 
 

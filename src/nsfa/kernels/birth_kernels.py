@@ -14,7 +14,7 @@ from nsfa.kernels.streams import STRETCH
 
 @inline
 def log_marginal(square, residual, tau, count):
-    """log likelihood of a feature with its own factors' scores integrated out, relative to having none."""
+    """Log likelihood of a feature with its own factors' scores integrated out, relative to having none."""
     gain = tau * square
     return -0.5 * count * math.log1p(gain) + 0.5 * tau * residual * gain / (1.0 + gain)
 
@@ -65,7 +65,7 @@ def birth_rows(lo, hi, problem, key):
             g = normal_at(key, d, (j + 1) * STRETCH) / math.sqrt(precision)
             rows[n_born + j], loadings[n_born + j], precisions[n_born + j] = d, g, precision
             square += g * g
-        tau, r, n = problem.noise_precision[d], problem.residual[d], problem.count[d]
+        tau, r, n = problem.noise_precision[d], problem.residual[d], problem.n_observed[d]
         log_ratio = log_marginal(square, r, tau, n) - log_marginal(problem.own_square[d], r, tau, n)
         log_ratio += problem.weight[wanted] - problem.weight[have]
         if math.log(v) < log_ratio:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class NumbaKernels:
         if self._pool is None or wanted < 2:
             return [function(0, n_rows)]
         edges = np.linspace(0, n_rows, wanted + 1).astype(int).tolist()
-        return self._each(lambda part: function(*part), zip(edges[:-1], edges[1:], strict=True))
+        return self._each(lambda part: function(*part), pairwise(edges))
 
     def cross(self, data: Observed, scores: Floats, out: Floats) -> None:
         products.cross(data, scores, out, self._each)
@@ -92,12 +93,10 @@ class NumbaKernels:
 
         def one(lo: int, hi: int) -> Ints:
             usage = np.zeros(loadings.shape[1], dtype=np.int64)
-            row_kernels.independent_rows(
-                lo, hi, loadings, active, rows, logit, anchor, np.uint64(key), usage, residual
-            )
+            row_kernels.independent_rows(lo, hi, loadings, active, rows, logit, anchor, np.uint64(key), usage, residual)
             return usage
 
-        return sum(self._over_rows(one, *loadings.shape)), residual  # type: ignore[return-value]
+        return sum(self._over_rows(one, *loadings.shape)), residual
 
     def draw_births(self, problem: Births, key: int) -> Born:
         def one(lo: int, hi: int) -> tuple[Any, ...]:
@@ -160,9 +159,7 @@ class NumbaKernels:
         self._over_rows(one, len(first) - 1, len(row) * len(problem.information) // len(first) + 1)
         return mean, variance
 
-    def draw_urn(
-        self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int
-    ) -> None:
+    def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:
         values, sizes = np.zeros((len(cluster) + 1, scores.shape[1])), np.bincount(cluster, minlength=len(cluster) + 1)
         values[cluster] = scores
         sample_kernels.urn_assign(problem, values, cluster, sizes, concentration, np.uint64(key))

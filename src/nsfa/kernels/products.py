@@ -7,7 +7,7 @@ Y is features × samples, dense and already centred, or sparse with its centring
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 _WORK_PER_BLOCK = 5_000_000
 _MOST_BLOCKS = 16
 
-Mapper = Callable[[Callable[[slice], object], Iterable[slice]], Iterable[object]]
+Mapper = Callable[[Callable[[slice], Any], Iterable[slice]], Iterable[Any]]
 
 
-def blocks(n_rows: int, n_columns: int, n_factors: int) -> list[slice]:
-    """Cut the rows for a product of n_rows × n_columns × n_factors: by size alone, whatever the number of threads."""
+def blocks(shape: tuple[int, int], n_factors: int) -> list[slice]:
+    """Cut the rows of a table for a product with ``n_factors`` columns: by size alone, whatever the threads."""
+    n_rows, n_columns = shape
     wanted = min(n_rows * n_columns * n_factors // _WORK_PER_BLOCK, _MOST_BLOCKS, n_rows)
     size = -(-n_rows // max(wanted, 1))
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
@@ -38,7 +39,7 @@ def cross(data: Observed, scores: Floats, out: Floats, each: Mapper) -> None:
         else:
             out[rows] = values[rows] @ scores - np.outer(data.offset[rows], scores.sum(axis=0))
 
-    for _ in each(one, blocks(*values.shape, scores.shape[1])):
+    for _ in each(one, blocks(values.shape, scores.shape[1])):
         pass
 
 
@@ -53,9 +54,9 @@ def project(data: Observed, loadings: Floats, noise_precision: Floats, each: Map
             projection -= data.offset[rows] @ weighted
         return projection, weighted.T @ loadings[rows]
 
-    parts = iter(each(one, blocks(*values.shape, loadings.shape[1])))
-    projection, information = next(parts)  # type: ignore[misc]
+    parts = iter(each(one, blocks(values.shape, loadings.shape[1])))
+    projection, information = next(parts)
     for more in parts:
-        projection += more[0]  # type: ignore[index]
-        information += more[1]  # type: ignore[index]
+        projection += more[0]
+        information += more[1]
     return projection, information

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from nsfa.data import Observed
     from nsfa.kernels import Births, Bools, Floats, Holes, Ints, Projection, Rows
 
+
 def _gram(base: Floats, empty: Floats, vectors: Floats, weights: Floats, holes: Holes, row: int) -> Floats:
     """Σ w x xᵀ over the entries observed in ``row``: ``base`` less the missing ones, or built from the observed."""
-    listed = holes.index[holes.pointer[row] : holes.pointer[row + 1]]
+    listed = holes.entry[holes.pointer[row] : holes.pointer[row + 1]]
     part = (weights[listed, None] * vectors[listed]).T @ vectors[listed]
     return empty + part if holes.rebuild[row] else base - part
 
@@ -30,9 +31,7 @@ def _row_gram(rows: Rows, d: int) -> Floats:
     return _gram(rows.gram, np.zeros_like(rows.gram), rows.scores, ones, rows.holes, d)
 
 
-def entry_conditional(
-    covariate: float, gram: float, tau: float, precision: float
-) -> tuple[float, float, float]:
+def entry_conditional(covariate: float, gram: float, tau: float, precision: float) -> tuple[float, float, float]:
     """Precision ℓ and mean μ of one loading's conditional, and the log Bayes factor of its being active.
 
     ``covariate`` is T_dk less the other factors' part: ℓ = τ S_kk + λ, μ = τ covariate/ℓ, ½(log λ − log ℓ + ℓμ²).
@@ -43,7 +42,7 @@ def entry_conditional(
 
 
 def log_marginal(square: float, residual: float, tau: float, count: float) -> float:
-    """log likelihood of a feature with its own factors' scores integrated out, relative to having none.
+    """Log likelihood of a feature with its own factors' scores integrated out, relative to having none.
 
     −(N_d/2) log(1 + τΣg²) + ½ τ r (1 − 1/(1 + τΣg²)), r being its residual sum of squares without them.
     """
@@ -62,13 +61,13 @@ def gamma_draw(shape: float, key: int, row: int, column: int) -> float:
         if cube > 0 and np.log(u) < 0.5 * x * x + d - d * cube + d * np.log(cube):
             break
     boost = 1.0 if shape >= 1 else float(uniform_pairs(key, row, column)[0]) ** (1 / shape)
-    return max(d * cube * boost, float(np.finfo(float).tiny))
+    return float(max(d * cube * boost, np.finfo(float).tiny))
 
 
 def _slab_precision(problem: Births, key: int, d: int, j: int) -> float:
     """Slab precision of feature d's j-th new factor: from its prior, or the shared one."""
     if problem.slab_shape == 0:
-        return problem.slab_rate
+        return float(problem.slab_rate)
     return gamma_draw(problem.slab_shape, key, d, (j + 1) * STRETCH + 1) / problem.slab_rate
 
 
@@ -176,7 +175,7 @@ class ReferenceKernels:
             precision = [_slab_precision(problem, key, d, j) for j in range(wanted)]
             noise = [float(normals_at(key, d, (j + 1) * STRETCH)) for j in range(wanted)]
             g = np.array(noise) / np.sqrt(precision)
-            terms = problem.residual[d], problem.noise_precision[d], problem.count[d]
+            terms = problem.residual[d], problem.noise_precision[d], problem.n_observed[d]
             log_ratio = log_marginal(float(g @ g), *terms) - log_marginal(float(problem.own_square[d]), *terms)
             if np.log(v) < log_ratio + problem.weight[wanted] - problem.weight[have]:
                 accepted[d] = True
@@ -185,9 +184,7 @@ class ReferenceKernels:
                 precisions += precision
         return Born(accepted, np.array(rows, dtype=np.int64), np.array(loadings), np.array(precisions))
 
-    def draw_urn(
-        self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int
-    ) -> None:
+    def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:
         n_samples, n_factors = scores.shape
         values = np.zeros((n_samples + 1, n_factors))
         values[cluster] = scores
@@ -211,7 +208,7 @@ class ReferenceKernels:
                 values[free] = _solve_and_perturb(root, a, noise)
         for c in np.unique(cluster):
             members = np.flatnonzero(cluster == c)
-            information = identity + sum(_sample_information(problem, n) for n in members)
+            information = identity + np.sum([_sample_information(problem, int(n)) for n in members], axis=0)
             noise = normals_at(key, VALUES + c, np.arange(n_factors))
             root = cholesky(information, lower=True)
             values[c] = _solve_and_perturb(root, problem.projection[members].sum(axis=0), noise)

@@ -44,12 +44,12 @@ def _gram_of_row(d, rows, ones, shared):
     if start == stop and not holes.rebuild[d]:
         return shared
     base = np.zeros_like(rows.gram) if holes.rebuild[d] else rows.gram
-    return _padded(corrected_gram(base, rows.scores, ones, holes.index[start:stop], holes.rebuild[d]))
+    return _padded(corrected_gram(base, rows.scores, ones, holes.entry[start:stop], holes.rebuild[d]))
 
 
 @inline
 def _subtract(c, gram, k, change, start):
-    """c −= change · S_k from ``start`` on, a multiple of 16."""
+    """C −= change · S_k from ``start`` on, a multiple of 16."""
     for j in range(np.uint64(start), np.uint64(c.shape[0])):
         c[j] -= change * gram[k, j]
 
@@ -222,6 +222,6 @@ def residual_rows(loadings, active, rows, which, skip, out):
         for position in range(holes.pointer[d], holes.pointer[d + 1]):
             fitted = 0.0
             for k in range(n_factors):
-                fitted += kept[k] * rows.scores[holes.index[position], k]
+                fitted += kept[k] * rows.scores[holes.entry[position], k]
             total += sign * fitted * fitted
         out[i] = max(total, 0.0)

@@ -24,7 +24,7 @@ def information_of_pattern(p, problem, empty, full):
     """Gᵀ diag(τ) G over the features observed under missing pattern p, plus ``empty`` (and ``full`` plus it)."""
     holes = problem.holes
     base = empty if holes.rebuild[p] else full
-    index = holes.index[holes.pointer[p] : holes.pointer[p + 1]]
+    index = holes.entry[holes.pointer[p] : holes.pointer[p + 1]]
     return corrected_gram(base, problem.loadings, problem.noise_precision, index, holes.rebuild[p])
 
 

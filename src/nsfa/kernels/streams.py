@@ -129,4 +129,4 @@ def normals(key: int, n_rows: int, n_columns: int, first_row: int = 0) -> Floats
 
 def fresh_key(rng: np.random.Generator) -> int:
     """A new 64-bit key: each kernel call gets its own, so no two calls share numbers."""
-    return int(rng.bit_generator.random_raw())  # type: ignore[attr-defined]
+    return int(rng.bit_generator.random_raw())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import betaln
 
 from nsfa.data import Observed
 from nsfa.kernels import Floats
@@ -13,7 +14,7 @@ from nsfa.state import State
 
 
 def log_likelihood(noise_precision: Floats, count: Floats, residuals: Floats) -> float:
-    """log p(Y | G, X, τ) over observed entries, from residual sums of squares (D,)."""
+    """Log p(Y | G, X, τ) over observed entries, from residual sums of squares (D,)."""
     per_feature = count * (np.log(noise_precision) - priors.LOG_2PI) - noise_precision * residuals
     return 0.5 * float(per_feature.sum())
 
@@ -71,7 +72,7 @@ def _pattern(state: State, spec: ModelSpec) -> float:
         a, b = priors.sparsity_prior(spec, n_features)
         rho, m = state.sparsity, spec.priors.reliability
         bernoulli = usage * np.log(m * rho) + (n_features - usage) * np.log1p(-m * rho)
-        return float((bernoulli + (a - 1) * np.log(rho) + (b - 1) * np.log1p(-rho) - priors.betaln(a, b)).sum())
+        return float((bernoulli + (a - 1) * np.log(rho) + (b - 1) * np.log1p(-rho) - betaln(a, b)).sum())
     return 0.0
 
 

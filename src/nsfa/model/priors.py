@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, digamma, gammaln
 
-from nsfa.kernels import Bools, Floats, Ints
+from nsfa.kernels import Bools, Ints
 from nsfa.model.spec import Gamma, ModelSpec
 
 Generator = np.random.Generator
@@ -16,12 +16,12 @@ _TINY = float(np.finfo(float).tiny)
 
 
 def gamma_log_density(x: Any, shape: Any, rate: Any) -> Any:
-    """log Gamma(x; shape, rate)."""
+    """Log Gamma(x; shape, rate)."""
     return shape * np.log(rate) - gammaln(shape) + (shape - 1) * np.log(x) - rate * x
 
 
 def normal_log_density(x: Any, precision: Any) -> Any:
-    """log N(x; 0, 1/precision)."""
+    """Log N(x; 0, 1/precision)."""
     return 0.5 * (np.log(precision) - LOG_2PI - precision * x * x)
 
 
@@ -34,7 +34,7 @@ def draw_value(rng: Generator, prior: float | Gamma | str, gamma: Gamma | None =
     """A number stays, a Gamma is drawn from; "infer" draws from ``gamma``."""
     if prior == "infer":
         prior = gamma  # type: ignore[assignment]
-    return float(draw_gamma(rng, prior.shape, prior.rate)) if isinstance(prior, Gamma) else float(prior)  # type: ignore[arg-type]
+    return float(draw_gamma(rng, prior.shape, prior.rate)) if isinstance(prior, Gamma) else float(prior)
 
 
 def buffet_total(n_features: int, stickiness: float) -> float:
@@ -43,7 +43,7 @@ def buffet_total(n_features: int, stickiness: float) -> float:
 
 
 def buffet_log_probability(usage: Ints, n_features: int, concentration: float, stickiness: float) -> float:
-    """log P(Z) of the two-parameter buffet, for columns in an arbitrary order.
+    """Log P(Z) of the two-parameter buffet, for columns in an arbitrary order.
 
     (αβ)^K e^{−α H_D(β)} / K! · Π_k B(m_k, D − m_k + β). The 1/K! (not 1/Π K_h!) because our columns are told apart by
     their loadings and scores, and every order of them is as likely as any other.
@@ -58,7 +58,7 @@ def buffet_log_probability(usage: Ints, n_features: int, concentration: float, s
 
 
 def finite_log_probability(usage: Ints, n_features: int, concentration: float, stickiness: float) -> float:
-    """log P(Z) of K columns with probabilities Beta(αβ/K, β), integrated out."""
+    """Log P(Z) of K columns with probabilities Beta(αβ/K, β), integrated out."""
     a = concentration * stickiness / len(usage)
     return float((betaln(usage + a, n_features - usage + stickiness) - betaln(a, stickiness)).sum())
 
@@ -94,11 +94,8 @@ def sparsity_prior(spec: ModelSpec, n_features: int) -> tuple[float, float]:
 
 
 def urn_log_probability(sizes: Ints, concentration: float) -> float:
-    """log probability of a partition under the Chinese restaurant process."""
+    """Log probability of a partition under the Chinese restaurant process."""
     n = sizes.sum()
     return float(
-        len(sizes) * np.log(concentration)
-        + gammaln(sizes).sum()
-        + gammaln(concentration)
-        - gammaln(concentration + n)
+        len(sizes) * np.log(concentration) + gammaln(sizes).sum() + gammaln(concentration) - gammaln(concentration + n)
     )

@@ -15,8 +15,12 @@ SWEEPS = ("auto", "collapsed", "parallel")
 
 
 def _positive(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < math.inf:
+    if not _is_number(value) or not 0 < value < math.inf:
         raise ValueError(f"{name} must be a positive finite number. Got {value!r}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -123,7 +127,7 @@ class ModelSpec:
                 if isinstance(value, str):
                     raise ValueError(f"{name} must be a positive number or 'infer'. Got {value!r}.")
                 _positive(name, value)
-        if isinstance(self.spike, bool) or not isinstance(self.spike, numbers.Real) or not 0 <= self.spike < 1:
+        if not _is_number(self.spike) or not 0 <= self.spike < 1:
             raise ValueError(f"spike must lie in [0, 1). Got {self.spike!r}.")
         _positive("birth_scale", self.birth_scale)
         if not isinstance(self.priors, Priors):

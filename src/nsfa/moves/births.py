@@ -50,9 +50,9 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
     problem = Births(
         residual=residual,
         noise_precision=state.noise_precision,
-        count=stats.count,
+        n_observed=stats.count,
         own_count=own_count,
-        own_square=np.bincount(owner, state.loadings[owner, single] ** 2, minlength=n_features),
+        own_square=np.bincount(owner, state.loadings[owner, single] ** 2, minlength=n_features).astype(np.float64),
         cumulative=cumulative,
         weight=weight,
         slab_shape=0.0 if shared else spec.priors.loading_shape,
@@ -88,7 +88,7 @@ def proposal_tables(rate: float, spec: ModelSpec, at_least: int) -> tuple[Floats
 
 
 def log_proposal(kappa: int, rate: float, spec: ModelSpec) -> float:
-    """log J(κ)."""
+    """Log J(κ)."""
     poisson = log_poisson(kappa, spec.birth_scale * rate) + math.log1p(-spec.spike)
     if kappa != 1 or spec.spike == 0:
         return poisson
@@ -96,7 +96,7 @@ def log_proposal(kappa: int, rate: float, spec: ModelSpec) -> float:
 
 
 def log_poisson(kappa: int, rate: float) -> float:
-    """log Poisson(κ; rate)."""
+    """Log Poisson(κ; rate)."""
     return kappa * math.log(rate) - rate - math.lgamma(kappa + 1)
 
 

@@ -1,10 +1,13 @@
 """Pattern and loadings of the sparse models, entry by entry (MODEL section 4, "Loadings and pattern").
 
 All of them draw z_dk and g_dk given the scores, with g_dk integrated out of the odds of z_dk, and leave the residual
-sums of squares in ``stats.residual``; they differ in the prior odds, and in whether the factors' probabilities are integrated out (rows one after another) or drawn (rows independent).
+sums of squares in ``stats.residual``; they differ in the prior odds, and in whether the factors' probabilities are
+integrated out (rows one after another) or drawn (rows independent).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -85,8 +88,8 @@ def draw_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
     return anchor, (on - off + log_u)[None, :]
 
 
-def draw_log_gamma(rng: Generator, shape: Floats | Ints) -> Floats:
-    """log of Gamma(shape, 1) draws, without underflow for tiny shapes: G(a) = G(a+1) U^{1/a}."""
+def draw_log_gamma(rng: Generator, shape: Any) -> Floats:
+    """Log of Gamma(shape, 1) draws, without underflow for tiny shapes: G(a) = G(a+1) U^{1/a}."""
     out: Floats = np.log(rng.standard_gamma(np.asarray(shape) + 1.0)) - rng.standard_exponential(len(shape)) / shape
     return out
 

@@ -25,13 +25,15 @@ def update_noise_isotropic(state: State, stats: Stats, spec: ModelSpec, rng: Gen
     state.noise_precision = np.full(len(stats.count), draw_gamma(rng, shape, rate))
 
 
-def noise_posterior(shape: float, rate: float, count: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def noise_posterior(
+    shape: float, rate: float, count: np.ndarray, residual: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Shape and rate of a noise precision given ``count`` residuals with sum of squares ``residual``."""
     return shape + 0.5 * count, rate + 0.5 * residual
 
 
 def update_noise_rate(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
-    """b ~ Gamma(a₀ + aD, b₀ + Σ τ_d), the power shared among features. Changes ``noise_rate``."""
+    """B ~ Gamma(a₀ + aD, b₀ + Σ τ_d), the power shared among features. Changes ``noise_rate``."""
     prior, tau = spec.priors.noise_rate, state.noise_precision
     shape = prior.shape + spec.priors.noise.shape * len(tau)
     state.noise_rate = float(draw_gamma(rng, shape, prior.rate + tau.sum()))

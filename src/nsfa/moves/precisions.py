@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nsfa.model.priors import draw_gamma
@@ -29,18 +31,18 @@ def update_precision_element(state: State, stats: Stats, spec: ModelSpec, rng: G
     state.loading_precision = _draw(state, spec, state.active, state.loadings**2, rng)
 
 
-def _draw(state: State, spec: ModelSpec, count: np.ndarray, square: np.ndarray, rng: Generator) -> np.ndarray:
+def _draw(state: State, spec: ModelSpec, count: Any, square: Any, rng: Generator) -> np.ndarray:
     shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, count, square)
     return draw_gamma(rng, shape, rate)  # type: ignore[no-any-return]
 
 
-def slab_posterior(shape: float, rate: float, count: np.ndarray, square: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def slab_posterior(shape: float, rate: float, count: Any, square: Any) -> tuple[Any, Any]:
     """Shape and rate of a slab precision given ``count`` active loadings with sum of squares ``square``."""
     return shape + 0.5 * count, rate + 0.5 * square
 
 
 def update_loading_rate(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
-    """rate ~ Gamma(c₀ + c·#λ, d₀ + Σλ), the power shared among factors. Changes ``loading_rate``."""
+    """Rate ~ Gamma(c₀ + c·#λ, d₀ + Σλ), the power shared among factors. Changes ``loading_rate``."""
     prior = spec.priors.loading_rate
     if isinstance(prior, Gamma):
         precision = state.loading_precision

@@ -19,9 +19,8 @@ def update_urn(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> N
     Then each cluster's value is drawn given its members. Changes ``scores``, ``cluster`` and refreshes the statistics.
     Cost O(D N K + N C K²) with C clusters.
     """
-    stats.kernels.draw_urn(
-        stats.projection(state), state.scores, state.cluster, state.urn_concentration, fresh_key(rng)  # type: ignore[arg-type]
-    )
+    cluster = np.asarray(state.cluster)
+    stats.kernels.draw_urn(stats.projection(state), state.scores, cluster, state.urn_concentration, fresh_key(rng))
     stats.refresh(state)
 
 
@@ -34,7 +33,7 @@ def update_urn_concentration(state: State, stats: Stats, spec: ModelSpec, rng: G
     prior = spec.priors.urn
     if not isinstance(prior, Gamma):
         return
-    n_samples, n_clusters = len(state.scores), len(np.unique(state.cluster))
+    n_samples, n_clusters = len(state.scores), len(np.unique(np.asarray(state.cluster)))
     rate = prior.rate - np.log(rng.beta(state.urn_concentration + 1, n_samples))
     odds = (prior.shape + n_clusters - 1) / (n_samples * rate)
     shape = prior.shape + n_clusters - (0 if rng.random() < odds / (1 + odds) else 1)

@@ -66,6 +66,12 @@ class Posterior:
         """A scalar of every draw, (chains, draws): any key of ``Draw.scalars``."""
         return np.array([[draw.scalars[name] for draw in chain] for chain in self.chains])
 
+    def scaled_loadings(self, draw: Draw) -> Floats:
+        """Loadings (n_features, K) of one draw in the user's units; zero for features that do not vary."""
+        out = np.zeros((self.data.n_features, draw.n_factors))
+        out[self.data.kept] = draw.loadings() * self.data.scale[self.data.kept, None]
+        return out
+
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of quantities that do not depend on the factors' labels, and a verdict."""
         traces = {label: self.trace(name) for label, name in LABEL_FREE.items()}
@@ -79,7 +85,7 @@ class Posterior:
         return out
 
     def log_predictive_density(self, X_true: Any, where: Any) -> Floats:
-        """log p(x | observed data) of entries that were missing in the fit, in the user's units.
+        """Log p(x | observed data) of entries that were missing in the fit, in the user's units.
 
         Parameters
         ----------

@@ -1,0 +1,141 @@
+"""Time and memory of a sweep at the three sizes, beside the two matrix products it cannot avoid.
+
+    python -m benchmarks [--threads 2] [--quick]
+
+Each size runs in a process of its own, so that peak memory is its own. Real tables are read from NSFA_DATA_DIR, and
+replaced by simulated ones of the same shape without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+SIZES = {
+    # name: (features, samples, starting factors, aim in ms)
+    "synthetic 100 × 100": (100, 100, 0, 0.5),
+    "breast 226 × 251": (226, 251, 45, 2.5),
+    "prostate 12558 × 108": (12558, 108, 24, 20.0),
+}
+
+
+def table(name: str) -> np.ndarray:
+    from nsfa.datasets import fetch_breast, fetch_ecoli, fetch_prostate, make_sparse_factors
+
+    features, samples, _, _ = SIZES[name]
+    try:
+        if name.startswith("synthetic"):
+            return make_sparse_factors(samples, pattern=fetch_ecoli().connectivity, random_state=0).X
+        return (fetch_breast() if name.startswith("breast") else fetch_prostate()).X
+    except FileNotFoundError:
+        return make_sparse_factors(samples, features, 16, random_state=0).X
+
+
+def measure(name: str, threads: int, quick: bool) -> dict[str, float]:
+    """One size, in this process."""
+    started = time.perf_counter()
+    from threadpoolctl import threadpool_limits
+
+    from nsfa.chain import Chain, chain_generator
+    from nsfa.data import observe
+    from nsfa.kernels import get_kernels
+    from nsfa.model import preset
+
+    imported = time.perf_counter() - started
+    data = observe(table(name))
+    spec = preset("nsfa", concentration=1.0) if name.startswith("synthetic") else preset("nsfa")
+    small = data.shape[0] < 1000
+    with threadpool_limits(1):
+        started = time.perf_counter()
+        chain = Chain(data, spec, get_kernels("numba", threads), chain_generator(0, 0), start=SIZES[name][2])
+        chain.sweep()
+        first = time.perf_counter() - started + imported
+        for _ in range((300 if quick else 1000) if small else 20):
+            chain.sweep()
+        times, factors = [], []
+        for _ in range((300 if quick else 1500) if small else (40 if quick else 150)):
+            started = time.perf_counter()
+            chain.sweep()
+            times.append(time.perf_counter() - started)
+            factors.append(chain.state.n_factors)
+    n_factors = round(float(np.mean(factors)))
+    out = {
+        "factors": n_factors,
+        "active": int(chain.state.active.sum()),
+        "sweep": 1e3 * float(np.median(times)),
+        "best": 1e3 * float(np.quantile(times, 0.1)),
+        "products": products(data.values, n_factors, threads),
+        "first": first,
+        "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    out["reference"] = reference(data, spec, n_factors)
+    return out
+
+
+def products(values: np.ndarray, n_factors: int, threads: int) -> float:
+    """Median ms of Y X and Yᵀ diag(τ) G together, by BLAS on as many threads."""
+    from threadpoolctl import threadpool_limits
+
+    rng = np.random.default_rng(0)
+    scores, weighted = rng.normal(size=(values.shape[1], n_factors)), rng.normal(size=(values.shape[0], n_factors))
+    times = []
+    with threadpool_limits(threads):
+        for _ in range(200 if values.size < 1e6 else 60):
+            started = time.perf_counter()
+            values @ scores
+            values.T @ weighted
+            times.append(time.perf_counter() - started)
+    return 1e3 * float(np.median(times))
+
+
+def reference(data, spec, n_factors: int) -> float:
+    """ms of one sweep of the plain-NumPy backend."""
+    from nsfa.chain import Chain, chain_generator
+    from nsfa.kernels import get_kernels
+
+    if data.shape[0] > 1000:
+        # entry by entry in Python: a hundredth of the features says as much
+        from nsfa.data import observe
+
+        part = observe(data.values[::100].T)
+        return 100 * reference(part, spec, n_factors)
+    chain = Chain(data, spec, get_kernels("reference"), chain_generator(0, 0), start=n_factors)
+    started = time.perf_counter()
+    for _ in range(3):
+        chain.sweep()
+    return 1e3 * (time.perf_counter() - started) / 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n")[0])
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--one", choices=SIZES, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one, arguments.threads, arguments.quick)))
+        return
+    head = f"{'table':<22}{'K':>4}{'active':>8}{'sweep ms':>10}{'p10':>8}{'aim':>6}{'products':>10}{'ratio':>7}"
+    print(f"{head}{'reference':>11}{'first s':>9}{'peak MB':>9}   ({arguments.threads} thread(s))")
+    for name, (_, _, _, aim) in SIZES.items():
+        command = [sys.executable, "-m", "benchmarks", "--one", name, "--threads", str(arguments.threads)]
+        command += ["--quick"] if arguments.quick else []
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        r = json.loads(done.stdout)
+        print(
+            f"{name:<22}{r['factors']:>4}{r['active']:>8}{r['sweep']:>10.2f}{r['best']:>8.2f}{aim:>6}"
+            f"{r['products']:>10.2f}{r['sweep'] / r['products']:>7.1f}{r['reference']:>11.0f}"
+            f"{r['first']:>9.2f}{r['memory']:>9.0f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

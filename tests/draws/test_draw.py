@@ -1,0 +1,33 @@
+import numpy as np
+import pytest
+
+from cases import case
+from nsfa.draws import draw as module
+from nsfa.draws import record
+
+
+@pytest.mark.parametrize("name", ["nsfa", "fa", "bfrm"])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_draw_gives_back_the_state(name, large, monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 0 if large else 50_000)
+    state, _, _ = case(name, n_features=30)
+    draw = record(state, {"extra": 1.0}, keep_scores=name == "bfrm")
+    np.testing.assert_array_equal(draw.active(), state.active)
+    tolerance = np.abs(state.loadings).max() / 65_000 if large else 1e-6
+    np.testing.assert_allclose(draw.loadings(), state.loadings, atol=tolerance)
+    assert draw.n_active == state.active.sum()
+    assert draw.scalars["extra"] == 1.0 and draw.scalars["n_factors"] == state.n_factors
+    assert (draw.scores is not None) == (name == "bfrm")
+
+
+def test_only_active_loadings_take_room():
+    state, _, _ = case(n_features=200, concentration=0.5)
+    draw = record(state, {})
+    assert draw.value.nbytes == 4 * state.active.sum()
+    assert draw.pattern.nbytes == -(-state.active.size // 8)
+
+
+def test_an_empty_model_is_a_draw():
+    state, _, _ = case()
+    state.drop(np.arange(state.n_factors))
+    assert record(state, {}).loadings().shape == (9, 0)

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from nsfa.posterior.diagnostics import diagnose, ess_bulk, ess_tail, split_rhat
+
+
+def autoregressive(rng, phi, shape):
+    out = np.empty(shape)
+    out[:, 0] = rng.normal(size=shape[0]) / np.sqrt(1 - phi**2)
+    for t in range(1, shape[1]):
+        out[:, t] = phi * out[:, t - 1] + rng.normal(size=shape[0])
+    return out
+
+
+def test_independent_draws_are_worth_themselves(rng):
+    trace = rng.normal(size=(4, 2000))
+    assert ess_bulk(trace) == pytest.approx(8000, rel=0.12)
+    assert ess_tail(trace) == pytest.approx(8000, rel=0.2)
+    assert split_rhat(trace) < 1.005
+
+
+@pytest.mark.parametrize("phi", [0.5, 0.9])
+def test_correlated_draws_are_worth_less(phi, rng):
+    trace = autoregressive(rng, phi, (4, 20_000))
+    assert ess_bulk(trace) == pytest.approx(80_000 * (1 - phi) / (1 + phi), rel=0.2)
+
+
+def test_rhat_sees_different_means_and_different_spreads(rng):
+    trace = rng.normal(size=(4, 1000))
+    assert split_rhat(trace + np.arange(4)[:, None]) > 1.5
+    assert split_rhat(trace * np.array([1, 1, 1, 5])[:, None]) > 1.1
+    drifting = trace + np.linspace(0, 3, 1000)
+    assert split_rhat(drifting) > 1.2
+
+
+def test_constant_traces_are_no_error():
+    assert split_rhat(np.ones((4, 100))) == 1.0
+    assert ess_bulk(np.ones((4, 100))) == 400
+
+
+def test_verdicts_are_sentences(rng):
+    good = diagnose({"K": rng.normal(size=(4, 1000))})
+    assert good.converged and good.verdict.startswith("Converged: 4 chains agree, R-hat ≤ 1.0")
+    bad = diagnose({"K": rng.normal(size=(4, 1000)) + 3 * np.arange(4)[:, None]})
+    assert not bad.converged and "Not converged: K has R-hat" in bad.verdict and "run longer" in bad.verdict
+    thin = diagnose({"K": rng.normal(size=(2, 20))})
+    assert not thin.converged and "effective draws" in thin.verdict
+    short = diagnose({"K": rng.normal(size=(2, 3))})
+    assert not short.converged and short.verdict.startswith("Not assessed")
+    assert "R-hat" in str(good).splitlines()[0]
