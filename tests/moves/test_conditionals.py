@@ -215,3 +215,15 @@ def test_births_replace_singletons_and_keep_the_state_consistent(rng):
         assert (state.usage > 0).all()
         seen.add(state.n_factors)
     assert len(seen) > 3
+
+
+def test_anchors_are_uniform_among_the_rows_that_use_a_factor(rng):
+    """Also where the first uniform row misses, which is how sparse factors get theirs."""
+    state, _, _ = case("nsfa", n_features=12, seed=5)
+    k = int(np.argmax(state.usage))
+    users = np.flatnonzero(state.active[:, k])
+    assert 2 < len(users) < 12
+    anchors = np.array([loadings.draw_anchors(state, rng)[0] for _ in range(4000)])
+    assert state.active[anchors, np.arange(state.n_factors)].all()
+    counts = np.bincount(anchors[:, k], minlength=12)[users]
+    assert distributions.chisquare(counts).pvalue > 1e-3

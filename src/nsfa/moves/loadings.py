@@ -77,10 +77,10 @@ def draw_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
     """Anchor rows (K,) and prior logits (1, K) of the parallel buffet sweep."""
     n_features, usage = len(state.noise_precision), state.usage
     anchor = rng.integers(0, n_features, state.n_factors)
+    # a uniform row that uses k is its anchor; only where that row does not are the users listed
     missed = np.flatnonzero(~state.active[anchor, np.arange(state.n_factors)])
-    for k in missed:
-        # a uniform row that uses k is its anchor; only where that row does not are the users listed
-        anchor[k] = rng.choice(np.flatnonzero(state.active[:, k]))
+    for k, rank in zip(missed, rng.integers(0, usage[missed]), strict=True):
+        anchor[k] = np.flatnonzero(state.active[:, k])[rank]
     # a Beta(m, b) variable has odds Gamma(m)/Gamma(b); Beta(m, 1) is a uniform to the power 1/m
     on = draw_log_gamma(rng, usage)
     off = draw_log_gamma(rng, n_features - usage + state.stickiness)

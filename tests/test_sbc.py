@@ -1,0 +1,133 @@
+"""Simulation-based calibration (Talts et al. 2018): ranks of true values among posterior draws must be uniform.
+
+Long; run with ``-m slow``. ``python tests/test_sbc.py`` redraws the figure in docs/.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nsfa.chain import Chain
+from nsfa.data import observe
+from nsfa.kernels import get_kernels
+from nsfa.model import Gamma, Priors, preset
+from nsfa.model.simulate import simulate_data, simulate_state
+
+N_FEATURES, N_SAMPLES = 10, 15
+REPLICATES, DRAWS, THIN, TUNE = 400, 63, 15, 200
+PRIORS = Priors(
+    noise=Gamma(4.0, 2.0),
+    loading_shape=3.0,
+    loading_rate=Gamma(4.0, 2.0),
+    concentration=Gamma(4.0, 4.0),
+    sparsity=(6.0, 0.4),
+    urn=Gamma(3.0, 2.0),
+)
+MODELS = {"nsfa": {}, "sfa": {"n_components": 3}, "fa": {"n_components": 2}, "bfrm": {"n_components": 2}}
+
+
+def quantities(state) -> dict[str, float]:
+    """Label-free functions of the state."""
+    covariance = state.loadings @ state.loadings.T
+    out = {
+        "number of factors": state.n_factors,
+        "active loadings": state.active.sum(),
+        "concentration": state.concentration,
+        "noise of feature 0": state.noise_precision[0],
+        "slab rate": state.loading_rate,
+        "covariance 0, 1": covariance[0, 1],
+        "signal variance": np.trace(covariance),
+        "fit of a missing entry": state.loadings[0] @ state.scores[0],
+    }
+    return {name: float(value) for name, value in out.items()}
+
+
+def ranks(name: str, replicates: int, seed: int = 1) -> dict[str, np.ndarray]:
+    """Rank of each true quantity among DRAWS posterior draws, ties broken at random; 10 % of entries missing."""
+    spec = preset(name, priors=PRIORS, **MODELS[name])
+    rng = np.random.default_rng(seed)
+    out: dict[str, list[int]] = {}
+    for _ in range(replicates):
+        truth = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
+        holes = rng.random((N_FEATURES, N_SAMPLES)) < 0.1
+        holes[0, 0], holes[0, 1:3], holes[1:3, 0] = True, False, False
+        table = np.where(holes, np.nan, simulate_data(truth, rng)).T
+        data = observe(table, scale=None, center=False)
+        chain = Chain(data, spec, get_kernels(), rng)
+        draws = []
+        for sweep in range(TUNE + DRAWS * THIN):
+            chain.sweep()
+            if sweep >= TUNE and (sweep - TUNE) % THIN == THIN - 1:
+                draws.append(quantities(chain.state))
+        for key, value in quantities(truth).items():
+            series = np.array([d[key] for d in draws])
+            if np.ptp(series) > 0 or key not in ("number of factors", "active loadings", "concentration"):
+                rank = (series < value).sum() + rng.integers(0, (series == value).sum() + 1)
+                out.setdefault(key, []).append(int(rank))
+    return {key: np.array(value) for key, value in out.items() if len(value) > replicates // 2}
+
+
+def p_value(rank: np.ndarray) -> float:
+    """χ² test of uniformity over 16 bins."""
+    counts = np.bincount(rank * 16 // (DRAWS + 1), minlength=16)
+    return float(stats.chisquare(counts).pvalue)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+def test_ranks_are_uniform(name):
+    result = ranks(name, REPLICATES)
+    worst = {key: p_value(rank) for key, rank in result.items()}
+    assert min(worst.values()) > 1e-3 / len(worst), worst
+
+
+def figure(path: Path, replicates: int) -> None:
+    """Rank histograms of all models with the band that uniform ranks stay in."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    results = {name: ranks(name, replicates) for name in MODELS}
+    keys = list(quantities_names(results))
+    fig, axes = plt.subplots(len(MODELS), len(keys), figsize=(2.1 * len(keys), 1.7 * len(MODELS)), sharey=True)
+    low, high = stats.binom(replicates, 1 / 16).ppf([0.005, 0.995])
+    for row, (name, result) in zip(axes, results.items(), strict=True):
+        for ax, key in zip(row, keys, strict=True):
+            ax.set(xticks=[], yticks=[])
+            if row is axes[0]:
+                ax.set_title(key, fontsize=9)
+            if key not in result:
+                ax.text(
+                    0.5, 0.5, "not drawn", ha="center", va="center", fontsize=8, color="0.5", transform=ax.transAxes
+                )
+                continue
+            ax.axhspan(low, high, color="0.88")
+            ax.bar(
+                np.arange(16), np.bincount(result[key] * 16 // (DRAWS + 1), minlength=16), width=0.9, color="#0072B2"
+            )
+            ax.text(
+                0.97, 0.93, f"p = {p_value(result[key]):.2f}", ha="right", va="top", fontsize=8, transform=ax.transAxes
+            )
+        row[0].set_ylabel(name.upper(), fontsize=10)
+    fig.suptitle(
+        f"Ranks of true values among {DRAWS} posterior draws, {replicates} data sets each; grey: 99 % band", fontsize=10
+    )
+    fig.tight_layout()
+    fig.savefig(path, dpi=110)
+
+
+def quantities_names(results) -> dict[str, None]:
+    return {key: None for result in results.values() for key in result}
+
+
+if __name__ == "__main__":
+    figure(
+        Path(__file__).parent.parent / "docs" / "figures" / "calibration.png",
+        int(sys.argv[1]) if len(sys.argv) > 1 else REPLICATES,
+    )
