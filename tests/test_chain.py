@@ -4,12 +4,13 @@ import scipy.sparse as sp
 
 from cases import holes
 from nsfa import schedule
-from nsfa.chain import Chain, Length, chain_generator, initial_state, run_chain
+from nsfa.chain import Chain, Length, chain_generator, run_chain
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.model import Priors, preset
 from nsfa.model.joint import log_joint
+from nsfa.model.start import initial_state
 from nsfa.moves import loadings
 
 NAMES = ("fa", "afa", "fok", "sfa", "nsfa", "bfrm")
@@ -59,9 +60,10 @@ def test_every_switch_goes_with_every_model(name, noise, precision, rate, rng):
     assert chain.state.loading_precision.ndim == {"shared": 0, "factor": 1, "element": 2}[precision]
 
 
+@pytest.mark.parametrize("kind", ["missing", "sparse"])
 @pytest.mark.parametrize("name", NAMES)
-def test_reported_log_joint_is_the_oracles(name, rng):
-    data = observe(tables(rng)["missing"])
+def test_reported_log_joint_is_the_oracles(name, kind, rng):
+    data = observe(tables(rng)[kind])
     chain = Chain(data, specification(name, noise="shared"), get_kernels(), chain_generator(3, 0))
     for _ in range(15):
         births = chain.sweep()
@@ -158,3 +160,15 @@ def test_an_empty_start_has_no_factors_and_a_fixed_one_has_k(rng):
     data = observe(rng.normal(size=(10, 6)))
     assert initial_state(data, preset("nsfa"), rng).n_factors == 0
     assert initial_state(data, preset("sfa", n_components=4), rng).n_factors == 4
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.05])
+def test_copied_features_do_not_break_a_learned_noise_rate(missing, rng):
+    """Their residuals vanish; without a bound the shared rate and the precisions would run away together."""
+    base = rng.normal(size=200)
+    X = np.column_stack([base, base, 2 * base, *rng.normal(size=(3, 200))])
+    X[rng.random(X.shape) < missing] = np.nan
+    chain = Chain(observe(X), preset("nsfa", noise="shared"), get_kernels(), chain_generator(1, 0))
+    for _ in range(600):
+        births = chain.sweep()
+    assert np.isfinite(chain.draw(births, 0.0).scalars["log_joint"])

@@ -22,11 +22,12 @@ def test_same_seed_same_words():
     assert a == b
 
 
-def test_bad_settings_are_one_sentence_and_exit_code_one():
-    result = runner.invoke(app, ["demo", "--chains", "0"])
-    assert result.exit_code == 1
-    assert "chains must be an int >= 1. Got 0" in result.output
-    assert "Traceback" not in result.output
+def test_bad_options_are_refused_without_a_traceback():
+    for option in ("--chains", "--draws", "--thin"):
+        result = runner.invoke(app, ["demo", option, "0"])
+        assert result.exit_code == 2
+        assert option in result.output and "Traceback" not in result.output
+    assert runner.invoke(app, ["demo", "--seed", "-1"]).exit_code == 2
 
 
 def test_version_and_help():

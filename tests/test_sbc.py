@@ -97,10 +97,10 @@ def figure(path: Path, replicates: int) -> None:
     keys = list(quantities_names(results))
     fig, axes = plt.subplots(len(MODELS), len(keys), figsize=(2.1 * len(keys), 1.7 * len(MODELS)), sharey=True)
     low, high = stats.binom(replicates, 1 / 16).ppf([0.005, 0.995])
-    for row, (name, result) in zip(axes, results.items(), strict=True):
+    for i, (row, (name, result)) in enumerate(zip(axes, results.items(), strict=True)):
         for ax, key in zip(row, keys, strict=True):
             ax.set(xticks=[], yticks=[])
-            if row is axes[0]:
+            if i == 0:
                 ax.set_title(key, fontsize=9)
             if key not in result:
                 ax.text(
@@ -112,7 +112,14 @@ def figure(path: Path, replicates: int) -> None:
                 np.arange(16), np.bincount(result[key] * 16 // (DRAWS + 1), minlength=16), width=0.9, color="#0072B2"
             )
             ax.text(
-                0.97, 0.93, f"p = {p_value(result[key]):.2f}", ha="right", va="top", fontsize=8, transform=ax.transAxes
+                0.97,
+                0.93,
+                f"p = {p_value(result[key]):.2f}",
+                ha="right",
+                va="bottom",
+                color="white",
+                fontsize=8,
+                transform=ax.transAxes,
             )
         row[0].set_ylabel(name.upper(), fontsize=10)
     fig.suptitle(

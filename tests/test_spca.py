@@ -17,7 +17,7 @@ def zou_example(rng, n=2000):
 
 @pytest.mark.parametrize("ridge", [1e-6, None])
 def test_finds_the_two_factors_of_the_papers_example(ridge, rng):
-    spca = SPCA(2, ridge=ridge, variance_share=0.75, scale=None).fit(zou_example(rng))
+    spca = SPCA(2, ridge=ridge, variance_share=0.75, scale=None, tol=0.05).fit(zou_example(rng))
     support = [set(np.flatnonzero(c)) for c in spca.components_]
     assert {4, 5, 6, 7} <= support[0] <= {4, 5, 6, 7, 8, 9}
     assert support[1] == {0, 1, 2, 3}
@@ -61,7 +61,7 @@ def test_transform_gives_the_scores(rng):
     ("build", "X", "sentence"),
     [
         (lambda: SPCA(0), np.eye(4), "n_components must be an int >= 1. Got 0"),
-        (lambda: SPCA(5), np.eye(4), r"at most min\(n_samples, n_features\) = 4. Got 5"),
+        (lambda: SPCA(5), np.eye(4), "at most the rank of the centred table, 3. Got 5"),
         (lambda: SPCA(2, variance_share=1.5), np.eye(4), "variance_share must lie in"),
         (lambda: SPCA(2, ridge=-1.0), np.eye(4), "ridge must be positive"),
         (lambda: SPCA(2), np.where(np.eye(4), np.nan, np.arange(4.0)[:, None]), "without missing entries"),

@@ -15,9 +15,9 @@ from nsfa.draws.draw import Draw, record
 from nsfa.kernels import Kernels
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.joint import log_likelihood, log_prior
-from nsfa.model.spec import Gamma, ModelSpec
+from nsfa.model.spec import ModelSpec
+from nsfa.model.start import initial_state
 from nsfa.moves.births import BirthInfo
-from nsfa.state import State
 from nsfa.stats import Stats
 
 
@@ -50,36 +50,6 @@ def chain_generator(seed: int | None, chain: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(seed, spawn_key=(chain,))))
 
 
-def initial_state(data: Observed, spec: ModelSpec, rng: np.random.Generator, start: int = 0) -> State:
-    """Where a chain starts: ``start`` factors where their number is inferred, else K; dense, with random scores.
-
-    Dense starts are shed by the sparse models as they go; an empty pattern would have to be filled entry by entry. The
-    loadings are still to be drawn. Hyperparameters start at their priors' means.
-    """
-    n_features, n_samples = data.shape
-    n_factors = int(spec.n_components or start)
-    hyper = spec.priors
-    shape = {"shared": (), "factor": (n_factors,), "element": (n_features, n_factors)}[spec.precision]
-    return State.from_arrays(
-        np.zeros((n_features, n_factors)),
-        np.ones((n_features, n_factors), dtype=np.bool_),
-        rng.standard_normal((n_samples, n_factors)),
-        noise_precision=np.ones(n_features),
-        loading_precision=np.ones(shape),
-        concentration=1.0 if spec.concentration == "infer" else float(spec.concentration),
-        stickiness=1.0 if spec.stickiness == "infer" else float(spec.stickiness),
-        noise_rate=hyper.noise.rate,
-        loading_rate=_value(hyper.loading_rate),
-        sparsity=np.full(n_factors, 0.5) if spec.pattern == "two-level" else None,
-        cluster=np.arange(n_samples) if spec.scores == "dirichlet" else None,
-        urn_concentration=_value(hyper.urn),
-    )
-
-
-def _value(prior: float | Gamma) -> float:
-    return prior.shape / prior.rate if isinstance(prior, Gamma) else float(prior)
-
-
 class Chain:
     """A chain in progress: the data's statistics, the state, the moves and the random stream."""
 
@@ -108,6 +78,8 @@ class Chain:
         state = self.state
         likelihood = log_likelihood(state.noise_precision, self.stats.count, self.stats.residuals(state))
         prior = sum(log_prior(state, self.spec).values())
+        if not np.isfinite(likelihood + prior):
+            raise np.linalg.LinAlgError("The log joint density is not finite.")
         return record(
             state,
             {
@@ -117,7 +89,7 @@ class Chain:
                 "births_accepted": births.accepted,
                 "seconds": seconds,
             },
-            keep_scores=self.spec.scores == "dirichlet",
+            keep_scores=state.cluster is not None,
         )
 
 

@@ -37,11 +37,11 @@ def main(version: bool = typer.Option(False, "--version", callback=_show_version
 
 @app.command()
 def demo(
-    chains: int = typer.Option(4, help="Chains to run."),
-    tune: int = typer.Option(1000, help="Warm-up sweeps per chain."),
-    draws: int = typer.Option(1000, help="Kept draws per chain."),
-    thin: int = typer.Option(4, help="Sweeps per kept draw."),
-    seed: int = typer.Option(0, help="Seed of the data and of the chains."),
+    chains: int = typer.Option(4, min=1, help="Chains to run."),
+    tune: int = typer.Option(1000, min=0, help="Warm-up sweeps per chain."),
+    draws: int = typer.Option(1000, min=1, help="Kept draws per chain."),
+    thin: int = typer.Option(4, min=1, help="Sweeps per kept draw."),
+    seed: int = typer.Option(0, min=0, help="Seed of the data and of the chains."),
     quiet: bool = typer.Option(False, "--quiet", help="No progress bar."),
 ) -> None:
     """Simulate a sparse table, fit NSFA, and say what was found.
@@ -53,14 +53,14 @@ def demo(
     from nsfa.datasets import make_sparse_factors
 
     data = make_sparse_factors(n_samples=100, n_features=100, n_components=16, random_state=seed)
-    console.print("Simulated 100 samples × 100 genes with [bold]16[/bold] factors (signal to noise 10).")
     try:
         estimator = NSFA(chains=chains, tune=tune, draws=draws, thin=thin, concentration=1.0, random_state=seed)
         with _Bars(chains, quiet) as bars:
             estimator.fit(data.X, monitor=bars.update)
     except (ValueError, RuntimeError) as error:
-        console.print(f"[red]Error:[/red] {error}")
+        Console(stderr=True).print(f"[red]Error:[/red] {error}")
         raise typer.Exit(1) from None
+    console.print("Simulated 100 samples × 100 genes with [bold]16[/bold] factors (signal to noise 10).")
     _summarise(estimator.posterior_, data.loadings)
 
 

@@ -51,6 +51,14 @@ class Observed:
         """Whether no entry is missing."""
         return self.missing is None
 
+    def is_from(self, table: Floats) -> bool:
+        """Whether this was made of the given dense table (samples, features): same holes, same values elsewhere."""
+        if table.shape != (self.shape[1], self.n_features) or self.offset is not None:
+            return False
+        scaled = ((table - self.center) / self.scale).T[self.kept]
+        own = self.values if self.missing is None else np.where(self.missing, np.nan, self.values)
+        return np.allclose(scaled, own, rtol=1e-6, atol=1e-6, equal_nan=True)
+
     def replace_values(self, values: Floats) -> None:
         """Overwrite dense values in place, keeping the pattern of holes (used when data are simulated anew)."""
         self.values[:] = values if self.missing is None else np.where(self.missing, 0.0, values)
@@ -69,7 +77,7 @@ def observe(X: Any, scale: str | None = "feature", center: bool = True) -> Obser
     names = _names(X)
     if sp.issparse(X):
         return _observe_sparse(X, scale, center, names)
-    table = _as_float_table(X)
+    table = as_float_table(X)
     missing = np.isnan(table)
     _check_table(table, missing, names)
     return _observe_dense(table, missing, scale, center, names)
@@ -80,24 +88,47 @@ def _names(X: Any) -> tuple[str, ...] | None:
     return None if columns is None else tuple(str(c) for c in columns)
 
 
-def _as_float_table(X: Any) -> Floats:
-    """A fresh float64 array of the table, or one sentence about why there is none."""
-    array = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
-    if array.ndim != 2:
-        raise ValueError(
-            f"X must be 2-D, samples × features. Got an array of {array.ndim} dimension(s), shape {array.shape}; "
-            "use X.reshape(1, -1) for one sample or X.reshape(-1, 1) for one feature."
-        )
-    if np.iscomplexobj(array):
-        raise ValueError("X must be real. Complex data not supported; pass its real part, or real and imaginary parts.")
+def as_float_table(X: Any) -> Floats:
+    """A fresh float64 array of the table, masked entries as NaN, or one sentence about why there is none."""
+    if sp.issparse(X):
+        raise ValueError("X must be dense here: a sparse table has no missing entries. Got a sparse one.")
     try:
+        array = _frame_values(X) if hasattr(X, "columns") else np.ma.asanyarray(X) if np.ma.isMA(X) else np.asarray(X)
+    except ValueError:
+        raise ValueError(
+            "X must be a table whose rows have equal lengths. Got rows that differ; pad with NaN."
+        ) from None
+    if array.ndim != 2:
+        given = f"an array of shape {array.shape}" if array.ndim else f"a {type(X).__name__}"
+        raise ValueError(
+            f"X must be a 2-D table, samples × features. Got {given}; pass an array or frame with at least 2 rows and "
+            "2 columns."
+        )
+    if array.dtype.kind in "cmM":
+        raise ValueError(
+            f"X must hold real numbers. Complex data not supported, nor are dates. Got dtype {array.dtype}; convert it."
+        )
+    try:
+        if np.ma.isMA(array):
+            array = np.ma.filled(array.astype(np.float64), np.nan)
         # C order of the transpose is what the engine stores, so the copy is the transpose
         return np.array(array, dtype=np.float64, order="F")
     except (TypeError, ValueError):
         raise ValueError(
             f"X must hold numbers, with NaN for missing entries. Got {_first_text(array)}; "
-            "remove text columns or convert them to numbers."
+            "remove such columns or convert them to numbers."
         ) from None
+
+
+def _frame_values(frame: Any) -> Any:
+    """A frame's values; pandas' nullable columns give NaN for NA."""
+    plain = frame.to_numpy()
+    if plain.dtype.kind != "O":
+        return plain
+    try:
+        return frame.to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError):
+        return plain
 
 
 def _first_text(array: Any) -> str:
@@ -144,13 +175,30 @@ def _check_table(table: Floats, missing: Bools, names: tuple[str, ...] | None) -
         )
 
 
-def _scales(deviation: Floats, count: Floats, scale: str | None) -> Floats:
+def _check_size(size: Floats) -> None:
+    if size.max() > 1e140:
+        raise ValueError(
+            f"X must be smaller than 1e140 in size: variances would overflow. Got {size.max():.3g}; use other units."
+        )
+
+
+def _check_power(power: Floats) -> None:
+    """Without scaling, extreme units leave the range in which sums of squares and their logs can be taken."""
+    if not ((power < 1e100) & ((power > 1e-100) | (power == 0))).all():
+        raise ValueError(
+            "X must be within about 1e±50 of unit size when it is not scaled. "
+            "Got larger or smaller values; use scale='feature' or 'global', or other units."
+        )
+
+
+def _scales(deviation: Floats, count: Floats, kept: Ints, scale: str | None) -> Floats:
     """Divisor per feature from its standard deviation; 1 where there is nothing to divide by."""
     if scale is None:
         return np.ones_like(deviation)
     if scale == "global":
         top = deviation.max() or 1.0
-        deviation = np.full_like(deviation, top * np.sqrt(np.average((deviation / top) ** 2, weights=count)))
+        share = np.average((deviation[kept] / top) ** 2, weights=count[kept])
+        deviation = np.full_like(deviation, top * np.sqrt(share))
     out: Floats = np.where(deviation > 0, deviation, 1.0)
     return out
 
@@ -179,6 +227,7 @@ def _observe_dense(
     table[missing] = 0.0
     # divide by the largest entry first: squares of 1e200 overflow, variances do not need to
     size = np.abs(table).max(axis=0)
+    _check_size(size)
     unit = np.where(size > 0, size, 1.0)
     table /= unit
     mean = table.sum(axis=0) / count
@@ -188,14 +237,16 @@ def _observe_dense(
         kept = _varying(np.sqrt(variance), np.ones(n_features), names)
     else:
         mean, deviation, kept = np.zeros(n_features), table, np.arange(n_features)
-    divisor = _scales(np.sqrt(variance) * unit, count, scale)
+    divisor = _scales(np.sqrt(variance) * unit, count, kept, scale)
     values = np.ascontiguousarray((deviation * (unit / divisor)).T[kept])
+    power = np.einsum("dn,dn->d", values, values)
+    _check_power(power)
     gone = missing.T[kept]
     patterns, pattern = _patterns(gone)
     return Observed(
         values=values,
         offset=None,
-        power=np.einsum("dn,dn->d", values, values),
+        power=power,
         count=count[kept],
         feature_holes=_holes(gone),
         pattern=pattern,
@@ -210,6 +261,8 @@ def _observe_dense(
 
 
 def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, ...] | None) -> Observed:
+    if X.ndim != 2:
+        raise ValueError(f"X must be a 2-D table, samples × features. Got a sparse array of shape {X.shape}.")
     _check_shape(*X.shape)
     if X.dtype.kind not in "buif":
         raise ValueError(f"X must hold real numbers. Got a sparse matrix of dtype {X.dtype}.")
@@ -221,18 +274,22 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
             "Got NaN or infinity; pass a dense array with NaN for missing entries."
         )
     n_samples, n_features = table.shape
-    mean = np.asarray(table.mean(axis=0)).ravel()
-    variance = np.maximum(np.asarray(table.multiply(table).mean(axis=0)).ravel() - mean**2, 0.0)
     size = np.abs(table).max(axis=0).toarray().ravel()
+    _check_size(size)
+    unit = np.where(size > 0, size, 1.0)
+    table = sp.csc_array(table @ sp.diags_array(1.0 / unit))
+    mean = np.asarray(table.mean(axis=0)).ravel()
+    variance = _sparse_variance(table, mean)
     if center:
-        kept = _varying(np.sqrt(variance), 1e4 * np.where(size > 0, size, 1.0), names)
+        kept = _varying(np.sqrt(variance), np.ones(n_features), names)
     else:
         mean, kept = np.zeros(n_features), np.arange(n_features)
     count = np.full(n_features, float(n_samples))
-    divisor = _scales(np.sqrt(variance), count, scale)
-    values = sp.csr_array((table @ sp.diags_array(1.0 / divisor)).T)[kept]
-    offset = (mean / divisor)[kept]
+    divisor = _scales(np.sqrt(variance) * unit, count, kept, scale)
+    values = sp.csr_array((table @ sp.diags_array(unit / divisor)).T)[kept]
+    offset = (mean * unit / divisor)[kept]
     power = np.asarray(values.multiply(values).sum(axis=1)).ravel() - n_samples * offset**2
+    _check_power(power)
     return Observed(
         values=values,
         offset=offset,
@@ -241,12 +298,21 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
         feature_holes=_no_holes(len(kept)),
         pattern=np.zeros(n_samples, dtype=np.int64),
         pattern_holes=_no_holes(1),
-        center=mean,
+        center=mean * unit,
         scale=divisor,
         kept=kept,
         n_features=n_features,
         feature_names=names,
     )
+
+
+def _sparse_variance(table: Any, mean: Floats) -> Floats:
+    """Column variances about the mean: stored entries one by one, the zeros all alike."""
+    deviation = table.data - np.repeat(mean, np.diff(table.indptr))
+    stored = np.add.reduceat(np.append(deviation**2, 0.0), table.indptr[:-1])
+    n_stored = np.diff(table.indptr)
+    out: Floats = (np.where(n_stored > 0, stored, 0.0) + (table.shape[0] - n_stored) * mean**2) / table.shape[0]
+    return out
 
 
 def _no_holes(n_rows: int) -> Holes:

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from nsfa.chain import Length
-from nsfa.data import observe
+from nsfa.data import as_float_table, observe
 from nsfa.kernels import Floats
 from nsfa.model.presets import preset
 from nsfa.model.spec import ModelSpec, Priors, is_integer
@@ -66,11 +66,13 @@ class _FactorModel(BaseEstimator):  # type: ignore[misc]
         X must be the table that was fitted.
         """
         check_is_fitted(self)
-        table = np.array(X, dtype=float)
-        holes = np.isnan(table)
-        if holes.any():
-            table[holes] = self.posterior_.predict_missing(holes)
-        return table
+        table = as_float_table(X)
+        if not self.posterior_.data.is_from(table):
+            raise ValueError(
+                "X must be the table that was fitted, with the same missing entries. "
+                f"Got another one, of shape {table.shape}; fit it first."
+            )
+        return self.posterior_.impute(table)
 
 
 def resolve_priors(prior: Any) -> Priors:

@@ -7,7 +7,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +84,7 @@ def sample(
     A chain's draws depend on (data, spec, seed, its number) alone. ``n_jobs`` chains run at once (None: as many as
     there are cores); cores left over speed up each chain. ``workers`` is "threads", "processes" or "auto": short runs
     take turns in one thread, long ones go to processes, which take seconds to start but do not wait for each other.
+    ``monitor`` may be called from other threads.
     """
     check_count("chains", chains)
     spec.check_shape(*data.shape)
@@ -96,7 +97,7 @@ def sample(
         long = chains * length.sweeps * _guess_seconds(data) > _WORTH_PROCESSES
         workers = "processes" if long and at_once > 1 else "threads"
         at_once = at_once if workers == "processes" else 1
-    threads = max(1, (os.cpu_count() or 1) // at_once) if n_jobs is None else 1
+    threads = max(1, core_count() // at_once) if n_jobs is None else 1
     job = _Job(data, spec, length, seed, backend, threads)
     run = _run_in_threads if workers == "threads" else _run_in_processes
     return run(job, chains, at_once, monitor or (lambda progress: None))
@@ -118,9 +119,14 @@ def fresh_seed() -> int:
     return int(np.random.SeedSequence().generate_state(1)[0])
 
 
+def core_count() -> int:
+    """Cores this process may use: its affinity where the system tells it, which batch schedulers set."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def worker_count(n_jobs: int | None) -> int:
     """How many chains to run at once: None is one per core, negative counts back from the cores as in joblib."""
-    cores = os.cpu_count() or 1
+    cores = core_count()
     if n_jobs is None:
         return cores
     if not is_integer(n_jobs) or n_jobs == 0:
@@ -135,7 +141,7 @@ def _run_one(job: _Job, chain: int, stop: StopFlag, report: Callable[[Progress],
         engine = Chain(job.data, job.spec, get_kernels(job.backend, job.threads), chain_generator(job.seed, chain))
         last_report, total = time.monotonic(), job.length.sweeps
         sweep: Sweep | None = None
-        for sweep in run_chain(engine, job.length):
+        for sweep in _guarded(run_chain(engine, job.length)):
             if sweep.draw is not None:
                 draws.append(sweep.draw)
             now = time.monotonic()
@@ -145,6 +151,17 @@ def _run_one(job: _Job, chain: int, stop: StopFlag, report: Callable[[Progress],
                 if stop.is_set():
                     break
     return ChainResult(chain, draws, finished=sweep is None or sweep.number == total)
+
+
+def _guarded(sweeps: Iterator[Sweep]) -> Iterator[Sweep]:
+    """Pass sweeps on; turn a numerical breakdown into a sentence about its usual cause."""
+    try:
+        yield from sweeps
+    except np.linalg.LinAlgError as error:
+        raise RuntimeError(
+            f"The sampler broke down numerically ({error}) Features that are copies or sums of each other can do this: "
+            "drop them, or use noise='diagonal'."
+        ) from None
 
 
 def _run_in_threads(job: _Job, chains: int, at_once: int, monitor: Monitor) -> list[ChainResult]:
@@ -171,9 +188,12 @@ def _run_in_processes(job: _Job, chains: int, at_once: int, monitor: Monitor) ->
 
 
 def _run_elsewhere(job: _Job, chain: int, board: Board) -> ChainResult:
-    """One chain in a worker process; Ctrl-C is the parent's to act on."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return _run_one(job, chain, board, board.write)
+    """One chain in a worker process; meanwhile Ctrl-C is the parent's to act on."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return _run_one(job, chain, board, board.write)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Board:
@@ -222,6 +242,9 @@ def _gather(
         stop()
         for future in futures:
             future.cancel()
-    results = [future.result() for future in futures if not future.cancelled()]
+    results = [
+        ChainResult(chain, [], finished=False) if future.cancelled() else future.result()
+        for chain, future in enumerate(futures)
+    ]
     poll()
     return results

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import svd
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram
 from sklearn.utils.validation import check_is_fitted
 
-from nsfa.data import observe
+from nsfa.data import as_float_table, observe
 from nsfa.kernels import Floats
 from nsfa.model.spec import is_integer
 
@@ -47,7 +49,7 @@ class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self, n_components: int | None = None, *, variance_share: float = 0.95, ridge: float | str | None = "auto",
-        max_iter: int = 200, tol: float = 1e-4, scale: str | None = "feature",
+        max_iter: int = 1000, tol: float = 1e-3, scale: str | None = "feature",
     ) -> None:  # fmt: skip
         self.n_components, self.variance_share, self.ridge = n_components, variance_share, ridge
         self.max_iter, self.tol, self.scale = max_iter, tol, scale
@@ -58,15 +60,14 @@ class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         data = observe(X, self.scale)
         if not data.complete or data.offset is not None:
             raise ValueError(
-                "SPCA needs a dense X without missing entries. Got NaN or a sparse matrix; impute it first."
+                "SPCA needs a dense X without missing entries. Got NaN or a sparse matrix; impute it or make it dense."
             )
         n_components = int(self.n_components)  # type: ignore[arg-type]
-        if n_components > min(data.shape):
-            raise ValueError(
-                f"n_components must be at most min(n_samples, n_features) = {min(data.shape)}. Got {n_components}."
-            )
         Y = data.values.T
         _, sizes, rotation = svd(Y, full_matrices=False)
+        rank = int((sizes > 1e-10 * sizes[0]).sum())
+        if n_components > rank:
+            raise ValueError(f"n_components must be at most the rank of the centred table, {rank}. Got {n_components}.")
         target = self.variance_share * sizes[:n_components] ** 2
         ridge = (None if Y.shape[1] > Y.shape[0] else 1e-6) if self.ridge == "auto" else self.ridge
         step = _SoftThreshold(Y) if ridge is None else _ElasticNet(Y, float(ridge) * sizes[0] ** 2)
@@ -81,9 +82,12 @@ class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _check(self) -> None:
         if not is_integer(self.n_components) or self.n_components < 1:  # type: ignore[operator]
             raise ValueError(f"n_components must be an int >= 1. Got {self.n_components!r}.")
-        if not 0 < self.variance_share <= 1:
+        if not isinstance(self.variance_share, (int, float)) or not 0 < self.variance_share <= 1:
             raise ValueError(f"variance_share must lie in (0, 1]. Got {self.variance_share!r}.")
-        if not (self.ridge in (None, "auto") or (not isinstance(self.ridge, str) and self.ridge > 0)):
+        if not is_integer(self.max_iter) or self.max_iter < 1:
+            raise ValueError(f"max_iter must be an int >= 1. Got {self.max_iter!r}.")
+        number = isinstance(self.ridge, (int, float)) and 0 < self.ridge < np.inf
+        if not number and self.ridge is not None and self.ridge != "auto":
             raise ValueError(f"ridge must be positive, None or 'auto'. Got {self.ridge!r}.")
 
     def _alternate(self, Y: Floats, rotation: Floats, target: Floats, step: Any) -> Floats:
@@ -98,15 +102,22 @@ class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             change = np.abs(new - sparse).max()
             sparse = new
             if change < self.tol:
-                break
+                return sparse
+        warnings.warn(
+            f"SPCA stopped after {self.max_iter} alternations while its components still moved; raise max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
         return sparse
 
     def transform(self, X: Any) -> Floats:
         """Scores (n_samples, n_components): the scaled table times the sparse loadings."""
         check_is_fitted(self)
-        table = np.asarray(X, dtype=float)
-        if table.ndim != 2 or table.shape[1] != self.n_features_in_:
+        table = as_float_table(X)
+        if table.shape[1] != self.n_features_in_:
             raise ValueError(f"X must have {self.n_features_in_} features, as in fit. Got shape {table.shape}.")
+        if np.isnan(table).any():
+            raise ValueError("SPCA cannot transform missing entries. Got NaN; impute them first.")
         out: Floats = ((table - self._center) / self._scale) @ self.components_.T
         return out
 
@@ -127,43 +138,55 @@ class _ElasticNet:
             _, _, path = lars_path_gram(
                 self.gram @ direction, self.penalised, n_samples=self.n_samples, method="lasso", copy_X=True
             )
-        length = np.linalg.norm(path, axis=0)
-        usable = length > 0
-        path = path[:, usable] / length[usable]
-        variance = np.einsum("dp,dp->p", path, self.gram @ path)
+        path = path[:, path.any(axis=0)]
+        variance = np.einsum("dp,dp->p", path, self.gram @ path) / np.einsum("dp,dp->p", path, path)
         enough = np.flatnonzero(variance >= target)
-        return path[:, enough[0] if len(enough) else int(np.argmax(variance))]  # type: ignore[no-any-return]
+        if not len(enough):
+            return _unit(path[:, int(np.argmax(variance))])
+        last = path[:, enough[0]]
+        before = path[:, enough[0] - 1] if enough[0] else last
+        # the path is straight between its corners: stop where the variance is just enough
+        return _first_enough(lambda t: _unit((1 - t) * before + t * last), self._variance, target)
+
+    def _variance(self, loadings: Floats) -> float:
+        return float(loadings @ self.gram @ loadings)
+
+
+def _unit(x: Floats) -> Floats:
+    out: Floats = x / np.linalg.norm(x)
+    return out
+
+
+def _first_enough(at: Callable[[float], Floats], variance: Callable[[Floats], float], target: float) -> Floats:
+    """Loadings at the smallest t in [0, 1] whose variance reaches the target, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        if variance(at(middle)) >= target:
+            high = middle
+        else:
+            low = middle
+    return at(high)
 
 
 class _SoftThreshold:
-    """The same in the limit of a large ridge: keep the largest entries of YᵀY a, shrunk by a common amount."""
+    """The same in the limit of a large ridge: YᵀY a, shrunk towards zero by a common amount."""
 
     def __init__(self, Y: Floats) -> None:
         self.Y = Y
 
     def __call__(self, direction: Floats, target: float) -> Floats:
-        """The unit-length sparse loadings for one column of the rotation, by bisection on how many are kept."""
+        """The unit-length sparse loadings for one column of the rotation."""
         full = self.Y.T @ (self.Y @ direction)
         order = np.sort(np.abs(full))[::-1]
-        low, high = 1, len(full)
-        while low < high:
-            middle = (low + high) // 2
-            if self._variance(self._shrink(full, order, middle)) >= target:
-                high = middle
-            else:
-                low = middle + 1
-        return self._shrink(full, order, low)
+
+        def at(t: float) -> Floats:
+            # t runs from the second largest entry, which leaves one loading, to zero, which leaves all
+            shrunk = np.sign(full) * np.maximum(np.abs(full) - (1 - t) * order[1], 0.0)
+            return _unit(shrunk if shrunk.any() else full)
+
+        return _first_enough(at, self._variance, target)
 
     def _variance(self, loadings: Floats) -> float:
         score = self.Y @ loadings
         return float(score @ score)
-
-    @staticmethod
-    def _shrink(full: Floats, order: Floats, n_kept: int) -> Floats:
-        threshold = order[n_kept] if n_kept < len(order) else 0.0
-        out = np.sign(full) * np.maximum(np.abs(full) - threshold, 0.0)
-        if not out.any():
-            # ties at the threshold: keep the largest unshrunk
-            out = np.where(np.abs(full) >= order[0], full, 0.0)
-        result: Floats = out / np.linalg.norm(out)
-        return result

@@ -1,4 +1,4 @@
-"""Sufficient statistics of the data given the scores: the only way the moves see the data (MODEL section 3)."""
+"""Sufficient statistics of the data given the scores: the only way the moves see the data (docs/model.md)."""
 
 from __future__ import annotations
 

@@ -227,3 +227,11 @@ def test_anchors_are_uniform_among_the_rows_that_use_a_factor(rng):
     assert state.active[anchors, np.arange(state.n_factors)].all()
     counts = np.bincount(anchors[:, k], minlength=12)[users]
     assert distributions.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("rate", [1e-6, 0.16, 3.0, 700.0])
+def test_proposal_table_holds_all_the_mass_at_any_rate(rate):
+    _, _, spec = case("nsfa")
+    cumulative, _ = births.proposal_tables(rate, spec, 0)
+    assert cumulative[-1] == pytest.approx(1.0, abs=1e-9)
+    assert len(cumulative) < 60 + rate + 20 * np.sqrt(rate)

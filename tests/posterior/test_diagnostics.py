@@ -48,3 +48,10 @@ def test_verdicts_are_sentences(rng):
     short = diagnose({"K": rng.normal(size=(2, 3))})
     assert not short.converged and short.verdict.startswith("Not assessed")
     assert "R-hat" in str(good).splitlines()[0]
+
+
+def test_quantities_that_are_not_finite_are_never_converged(rng):
+    trace = rng.normal(size=(4, 500))
+    trace[1, 3] = np.nan
+    result = diagnose({"K": rng.normal(size=(4, 500)), "log joint": trace})
+    assert not result.converged and "log joint is not finite" in result.verdict

@@ -99,7 +99,7 @@ def test_only_entries_the_fit_did_not_see_can_be_scored(where, sentence, fitted)
         (lambda: NSFA(draws=0), "draws must be an int >= 1. Got 0"),
         (lambda: NSFA(tune=-1), "tune must be an int >= 0. Got -1"),
         (lambda: NSFA(thin=0), "thin must be an int >= 1. Got 0"),
-        (lambda: NSFA(concentration=-1), "concentration must be a positive finite number"),
+        (lambda: NSFA(concentration=-1), "concentration must be a positive number"),
         (lambda: NSFA(prior="flat"), "prior must be 'default', 'paper' or a Priors object. Got 'flat'"),
         (lambda: NSFA(random_state="x"), "random_state must be None, an int"),
         (lambda: NSFA(scale="unit"), "scale must be"),
@@ -127,3 +127,44 @@ def test_generators_and_random_states_are_seeds(fitted):
     for make in (lambda: np.random.default_rng(3), lambda: np.random.RandomState(3)):
         a, b = (NSFA(**settings, random_state=make()).fit(X).posterior_.trace("log_joint") for _ in range(2))
         np.testing.assert_array_equal(a, b)
+
+
+def test_holes_of_constant_features_are_filled_with_their_value():
+    X = make_sparse_factors(30, 10, 2, density=0.5, random_state=0).X
+    X[:, 4], X[3, 4], X[5, 6] = 3.0, np.nan, np.nan
+    with pytest.warns(UserWarning, match="feature 4"):
+        estimator = NSFA(chains=1, tune=20, draws=5, random_state=0).fit(X)
+    filled = estimator.impute(X)
+    assert filled[3, 4] == 3.0 and np.isfinite(filled).all()
+
+
+def test_another_table_is_not_imputed(fitted):
+    data, estimator = fitted
+    with pytest.raises(ValueError, match="X must be the table that was fitted"):
+        estimator.impute(data.X[:5])
+    with pytest.raises(ValueError, match="with the same missing entries"):
+        estimator.impute(data.X_complete)
+
+
+def test_an_interrupt_keeps_the_cut_with_most_draws(fitted):
+    from nsfa.chain import Length
+    from nsfa.posterior import Posterior
+    from nsfa.runner import ChainResult
+
+    posterior = fitted[1].posterior_
+    draws = list(posterior.chains[0])
+    results = [ChainResult(0, draws[:50], True), ChainResult(1, draws[:2], False), ChainResult(2, [], False)]
+    cut = Posterior.from_results(posterior.data, posterior.spec, results, Length(), 0)
+    assert cut.n_components.shape == (1, 50) and not cut.finished
+    results[1] = ChainResult(1, draws[:40], False)
+    assert Posterior.from_results(posterior.data, posterior.spec, results, Length(), 0).n_components.shape == (2, 40)
+    with pytest.raises(RuntimeError, match="Interrupted during warm-up"):
+        Posterior.from_results(posterior.data, posterior.spec, results[2:], Length(), 0)
+
+
+def test_truth_must_be_complete_where_it_is_scored(fitted):
+    data, estimator = fitted
+    holes = np.isnan(data.X)
+    for truth in (data.X, data.X_complete[:5]):
+        with pytest.raises(ValueError, match="X_true must have shape"):
+            estimator.posterior_.log_predictive_density(truth, holes)

@@ -32,8 +32,8 @@ class Draw:
     pattern: NDArray[np.uint8]
     value: NDArray[Any]
     step: NDArray[np.float64] | None
-    noise_precision: NDArray[np.float32]
-    loading_precision: NDArray[np.float32]
+    noise_precision: Floats
+    loading_precision: Floats
     scalars: dict[str, float]
     scores: NDArray[np.float32] | None = None
 
@@ -74,9 +74,9 @@ def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -
         pattern=np.packbits(active),
         value=value,
         step=step,
-        noise_precision=state.noise_precision.astype(np.float32),
+        noise_precision=state.noise_precision.copy(),
         # per-element precisions are as large as dense loadings and nothing reads them
-        loading_precision=precision.astype(np.float32) if precision.ndim < 2 else np.zeros(0, np.float32),
+        loading_precision=precision.copy() if precision.ndim < 2 else np.zeros(0),
         scalars=every,
         scores=state.scores.astype(np.float32) if keep_scores else None,
     )

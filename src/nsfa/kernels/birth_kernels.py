@@ -1,4 +1,4 @@
-"""Compiled loop over features for births and deaths of their own factors (MODEL section 4)."""
+"""Compiled loop over features for births and deaths of their own factors (docs/model.md)."""
 
 # mypy: ignore-errors
 

@@ -139,10 +139,10 @@ class NumbaKernels:
     @staticmethod
     def _scores_complete(problem: Projection, scores: Floats, normals: Floats) -> float:
         """All samples share Λ = L Lᵀ: X = (A L⁻ᵀ + ε) L⁻¹ by two triangular solves."""
-        information = problem.information
-        information.flat[:: len(information) + 1] += 1.0
-        root, _ = lapack.dpotrf(information.T, lower=1, overwrite_a=1)
-        half = blas.dtrsm(1.0, root, problem.projection.T, lower=1, overwrite_b=1)
+        root, failed = lapack.dpotrf(problem.information + np.eye(scores.shape[1]), lower=1)
+        if failed:
+            raise np.linalg.LinAlgError("Matrix is not positive definite.")
+        half = blas.dtrsm(1.0, root, problem.projection.T, lower=1)
         evidence = 0.5 * float(np.vdot(half.T, half.T)) - len(scores) * float(np.log(root.diagonal()).sum())
         half += normals.T
         scores[:] = blas.dtrsm(1.0, root, half, lower=1, trans_a=1, overwrite_b=1).T

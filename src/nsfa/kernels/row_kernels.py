@@ -1,4 +1,4 @@
-"""Compiled loops over features: the loadings' conditionals and the residuals (MODEL section 4).
+"""Compiled loops over features: the loadings' conditionals and the residuals (docs/model.md).
 
 Each takes a range of rows, so that a thread pool can share them out; random numbers are keyed by row. Hot inner loops
 count with unsigned integers: numba then need not look for negative indices, and they become vector instructions.

@@ -1,4 +1,4 @@
-"""Compiled loops over samples: scores with missing entries, and the Pólya urn (MODEL section 4)."""
+"""Compiled loops over samples: scores with missing entries, and the Pólya urn (docs/model.md)."""
 
 # mypy: ignore-errors
 

@@ -37,7 +37,8 @@ def log_prior(state: State, spec: ModelSpec) -> dict[str, float]:
 def log_joint(state: State, data: Observed, spec: ModelSpec) -> dict[str, float]:
     """All terms, the data's from the residual matrix itself. Cost O(D N K); for tests."""
     fit = state.loadings @ state.scores.T
-    error = data.values - (fit if data.missing is None else np.where(data.missing, 0.0, fit))
+    values = data.values if data.offset is None else data.values.toarray() - data.offset[:, None]
+    error = values - (fit if data.missing is None else np.where(data.missing, 0.0, fit))
     residuals = (error * error).sum(axis=1)
     terms = {"data": log_likelihood(state.noise_precision, data.count, residuals)}
     terms.update(log_prior(state, spec))

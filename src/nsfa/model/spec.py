@@ -12,6 +12,7 @@ PRECISIONS = ("shared", "factor", "element")
 NOISES = ("diagonal", "isotropic", "shared")
 SCORES = ("gaussian", "dirichlet")
 SWEEPS = ("auto", "collapsed", "parallel")
+_LARGEST_BUFFET = 1e4
 
 
 def _positive(name: str, value: Any) -> None:
@@ -24,7 +25,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}. Got {value!r}.")
 
 
@@ -80,9 +81,11 @@ class Priors:
                     _positive(f"priors.{item.name}", value)
             elif item.name == "loading_shape":
                 _positive("priors.loading_shape", value)
-        if not 0 < self.reliability < 1:
+        if not _is_number(self.reliability) or not 0 < self.reliability < 1:
             raise ValueError(f"priors.reliability must lie between 0 and 1. Got {self.reliability!r}.")
         if self.sparsity is not None:
+            if not isinstance(self.sparsity, tuple) or len(self.sparsity) != 2 or not _is_number(self.sparsity[1]):
+                raise ValueError(f"priors.sparsity must be None or a pair (s, r) of numbers. Got {self.sparsity!r}.")
             _positive("priors.sparsity[0]", self.sparsity[0])
             if not 0 < self.sparsity[1] < 1:
                 raise ValueError(f"priors.sparsity[1] must lie between 0 and 1. Got {self.sparsity[1]!r}.")
@@ -122,11 +125,12 @@ class ModelSpec:
         _one_of("scores", self.scores, SCORES)
         _one_of("sweep", self.sweep, SWEEPS)
         for name in ("concentration", "stickiness"):
-            if getattr(self, name) != "infer":
-                value = getattr(self, name)
-                if isinstance(value, str):
-                    raise ValueError(f"{name} must be a positive number or 'infer'. Got {value!r}.")
-                _positive(name, value)
+            value = getattr(self, name)
+            infer = isinstance(value, str) and value == "infer"
+            if not infer and (not _is_number(value) or not 0 < value < _LARGEST_BUFFET):
+                raise ValueError(
+                    f"{name} must be a positive number below {_LARGEST_BUFFET:g}, or 'infer'. Got {value!r}."
+                )
         if not _is_number(self.spike) or not 0 <= self.spike < 1:
             raise ValueError(f"spike must lie in [0, 1). Got {self.spike!r}.")
         _positive("birth_scale", self.birth_scale)

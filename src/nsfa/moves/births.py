@@ -1,4 +1,4 @@
-"""Births and deaths of factors used by one feature alone (MODEL section 4).
+"""Births and deaths of factors used by one feature alone (docs/model.md).
 
 For each feature d the set of its own factors, κ_d of them with loadings g, is replaced by a proposed one; their scores
 are integrated out, so only the feature's residual sum of squares without them is needed. Features are independent.
@@ -72,13 +72,15 @@ def birth_rate(state: State, n_features: int) -> float:
 
 
 def proposal_tables(rate: float, spec: ModelSpec, at_least: int) -> tuple[Floats, Floats]:
-    """Distribution function of J and log Po(κ; γ) − log J(κ), for κ = 0, 1, … until J's tail is below 1e-17.
+    """Distribution function of J and log Po(κ; γ) − log J(κ), for κ = 0, 1, … until J has no mass left to speak of.
 
     J(κ) = (1 − π) Poisson(κ; sγ) + π 1(κ = 1): the whole proposal, spike included, stands in the ratio.
     """
     cumulative, weight = [], []
     total, kappa = 0.0, 0
-    while kappa <= at_least or (total < 1.0 - 1e-16 and kappa < 500):
+    proposal = 0.0
+    # past the mode, terms fall faster than geometrically: below 1e-18 the rest cannot be drawn
+    while kappa <= max(at_least, 1, spec.birth_scale * rate) or proposal > -42.0:
         proposal = log_proposal(kappa, rate, spec)
         total += math.exp(proposal)
         cumulative.append(total)

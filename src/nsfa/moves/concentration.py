@@ -1,4 +1,4 @@
-"""The buffet's α and β (MODEL section 4, "Concentration"), and BFRM's usage probabilities ρ."""
+"""The buffet's α and β (docs/model.md), and BFRM's usage probabilities ρ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loadings of the dense models, a feature at a time (MODEL section 4, "Dense rows")."""
+"""Loadings of the dense models, a feature at a time (docs/model.md)."""
 
 from __future__ import annotations
 

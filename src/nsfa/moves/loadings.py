@@ -1,4 +1,4 @@
-"""Pattern and loadings of the sparse models, entry by entry (MODEL section 4, "Loadings and pattern").
+"""Pattern and loadings of the sparse models, entry by entry (docs/model.md).
 
 All of them draw z_dk and g_dk given the scores, with g_dk integrated out of the odds of z_dk, and leave the residual
 sums of squares in ``stats.residual``; they differ in the prior odds, and in whether the factors' probabilities are

@@ -1,4 +1,4 @@
-"""Noise precisions of the features and their common rate (MODEL section 4, "Noise precision")."""
+"""Noise precisions of the features and their common rate (docs/model.md)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from nsfa.stats import Stats
 
 Generator = np.random.Generator
 
+# Features that are copies of each other leave no residual at all: with a learned rate their precisions would grow
+# without end. Ten orders of magnitude above the data's own scale is exact enough.
+LARGEST = 1e10
+
 
 def update_noise_diagonal(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """τ_d ~ Gamma(a + N_d/2, b + ½ r_d), N_d counting observed entries. Changes ``noise_precision`` (D,)."""
     shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, stats.count, stats.residual)
-    state.noise_precision = draw_gamma(rng, shape, rate)
+    state.noise_precision = np.minimum(draw_gamma(rng, shape, rate), LARGEST)
 
 
 def update_noise_isotropic(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """τ ~ Gamma(a + ΣN_d/2, b + ½ Σr_d), one for all features. Changes ``noise_precision`` (D,)."""
     residual = stats.residual.sum()
     shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, stats.count.sum(), residual)
-    state.noise_precision = np.full(len(stats.count), draw_gamma(rng, shape, rate))
+    state.noise_precision = np.full(len(stats.count), min(draw_gamma(rng, shape, rate), LARGEST))
 
 
 def noise_posterior(

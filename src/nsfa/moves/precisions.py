@@ -1,4 +1,4 @@
-"""Slab precisions of the loadings and their common rate (MODEL section 4, "Loading precision")."""
+"""Slab precisions of the loadings and their common rate (docs/model.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaussian scores, all factors of a sample jointly (MODEL section 4, "Scores")."""
+"""Gaussian scores, all factors of a sample jointly (docs/model.md)."""
 
 from __future__ import annotations
 

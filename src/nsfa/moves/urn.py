@@ -1,4 +1,4 @@
-"""Dirichlet-process scores: a Pólya urn over samples, with cluster values (MODEL section 4, "BFRM")."""
+"""Dirichlet-process scores: a Pólya urn over samples, with cluster values (docs/model.md)."""
 
 from __future__ import annotations
 

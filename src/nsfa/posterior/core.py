@@ -9,7 +9,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from nsfa.chain import Length
-from nsfa.data import Observed
+from nsfa.data import Observed, as_float_table
 from nsfa.draws import Draw
 from nsfa.kernels import Bools, Floats, Ints, get_kernels
 from nsfa.metrics import log_mean_density
@@ -25,13 +25,14 @@ LABEL_FREE = {
     "K": "n_factors",
     "active loadings": "n_active",
     "concentration": "concentration",
+    "stickiness": "stickiness",
     "ΣG²": "loading_power",
 }
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """Posterior draws of every chain. Chains stopped early are cut to the shortest, so that draws line up."""
+    """Posterior draws of every chain, all of one length: after an interrupt, those that keep most draws in all."""
 
     data: Observed
     spec: ModelSpec
@@ -48,9 +49,12 @@ class Posterior:
         some = [r.draws for r in results if r.draws]
         if not some:
             raise RuntimeError("Interrupted during warm-up: there are no draws yet. Run again, or with less tune.")
-        shortest = min(len(draws) for draws in some)
-        finished = all(r.finished for r in results)
-        return cls(data, spec, tuple(tuple(draws[:shortest]) for draws in some), length, seed, finished)
+        # an interrupt leaves chains of different lengths: cut where most draws in all are kept
+        lengths = sorted((len(draws) for draws in some), reverse=True)
+        kept = max(range(1, len(lengths) + 1), key=lambda n: n * lengths[n - 1])
+        shortest = lengths[kept - 1]
+        chains = tuple(tuple(draws[:shortest]) for draws in some if len(draws) >= shortest)
+        return cls(data, spec, chains, length, seed, all(r.finished for r in results))
 
     @property
     def draws(self) -> list[Draw]:
@@ -75,12 +79,12 @@ class Posterior:
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of quantities that do not depend on the factors' labels, and a verdict."""
         traces = {label: self.trace(name) for label, name in LABEL_FREE.items()}
-        return diagnose({k: v for k, v in traces.items() if np.ptp(v) > 0} or {"log joint": traces["log joint"]})
+        return diagnose({k: v for k, v in traces.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]})
 
     def noise_variance(self) -> Floats:
         """Posterior mean noise variance of every feature (n_features,), in the user's units; 0 where it is constant."""
         out = np.zeros(self.data.n_features)
-        mean = np.mean([1.0 / draw.noise_precision.astype(float) for draw in self.draws], axis=0)
+        mean = np.mean([1.0 / draw.noise_precision for draw in self.draws], axis=0)
         out[self.data.kept] = mean * self.data.scale[self.data.kept] ** 2
         return out
 
@@ -100,11 +104,15 @@ class Posterior:
         Its mean is the lppd.
         """
         mask, entries = self._entries(where)
+        truth = as_float_table(X_true)
+        if truth.shape != mask.shape or np.isnan(truth[mask]).any():
+            raise ValueError(
+                f"X_true must have shape {mask.shape} and hold the true value of every entry that where marks. "
+                f"Got shape {truth.shape}{', with NaN among them' if truth.shape == mask.shape else ''}."
+            )
         scale = self.data.scale[np.nonzero(mask)[1]]
-        truth = (np.asarray(X_true, dtype=float)[mask] - self.data.center[np.nonzero(mask)[1]]) / scale
-        logs = [
-            -0.5 * (LOG_2PI + np.log(m.variance) + (truth - m.mean) ** 2 / m.variance) for m in self._moments(entries)
-        ]
+        y = (truth[mask] - self.data.center[np.nonzero(mask)[1]]) / scale
+        logs = [-0.5 * (LOG_2PI + np.log(m.variance) + (y - m.mean) ** 2 / m.variance) for m in self._moments(entries)]
         out: Floats = log_mean_density(logs) - np.log(scale)
         return out
 
@@ -115,6 +123,16 @@ class Posterior:
         mean = np.mean([m.mean for m in self._moments(entries)], axis=0)
         out: Floats = mean * self.data.scale[column] + self.data.center[column]
         return out
+
+    def impute(self, table: Floats) -> Floats:
+        """The fitted table with its holes filled by posterior means; features that do not vary get their value."""
+        filled, holes = table.copy(), np.isnan(table)
+        flat = np.setdiff1d(np.arange(self.data.n_features), self.data.kept)
+        filled[:, flat] = np.where(holes[:, flat], self.data.center[flat], table[:, flat])
+        holes[:, flat] = False
+        if holes.any():
+            filled[holes] = self.predict_missing(holes)
+        return filled
 
     def _moments(self, entries: Entries) -> Any:
         kernels = get_kernels("numba")

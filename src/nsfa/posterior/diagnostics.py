@@ -55,6 +55,12 @@ def _verdict(table: tuple[Diagnostic, ...], shape: tuple[int, ...]) -> tuple[boo
     n_chains, n_draws = shape
     if n_draws < 4:
         return False, f"Not assessed: {n_draws} draw(s) per chain are too few; draw at least 100."
+    broken = [d.quantity for d in table if not np.isfinite(d.mean)]
+    if broken:
+        return (
+            False,
+            f"Not converged: {broken[0]} is not finite; check the table for copied features or extreme values.",
+        )
     worst = max(table, key=lambda d: d.rhat)
     thinnest = min(table, key=lambda d: d.ess_bulk)
     chains = f"{n_chains} chains agree" if n_chains > 1 else "1 chain agrees with itself (run several to be sure)"

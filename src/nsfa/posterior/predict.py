@@ -33,7 +33,7 @@ def predictive_moments(data: Observed, draws: list[Draw], entries: Entries, kern
     Monte Carlo error. Where scores are part of the draw (Dirichlet process) they are used as they are.
     """
     for draw in draws:
-        tau, loadings = draw.noise_precision.astype(float), draw.loadings()
+        tau, loadings = draw.noise_precision, draw.loadings()
         noise = 1.0 / tau[entries.row]
         if draw.scores is not None:
             mean = np.einsum("ik,ik->i", loadings[entries.row], draw.scores[entries.sample])
