@@ -16,7 +16,7 @@ Move = Callable[[State, Stats, ModelSpec, np.random.Generator], Any]
 
 # From this many features on, drawing the factors' probabilities and sweeping rows in parallel gives more effective
 # samples per second on two cores than the collapsed sweep, which mixes better but is sequential (docs/performance.md).
-PARALLEL_FROM = 2000
+PARALLEL_FROM = 3000
 
 
 def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
