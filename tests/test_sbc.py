@@ -111,16 +111,6 @@ def figure(path: Path, replicates: int) -> None:
             ax.bar(
                 np.arange(16), np.bincount(result[key] * 16 // (DRAWS + 1), minlength=16), width=0.9, color="#0072B2"
             )
-            ax.text(
-                0.97,
-                0.93,
-                f"p = {p_value(result[key]):.2f}",
-                ha="right",
-                va="bottom",
-                color="white",
-                fontsize=8,
-                transform=ax.transAxes,
-            )
         row[0].set_ylabel(name.upper(), fontsize=10)
     fig.suptitle(
         f"Ranks of true values among {DRAWS} posterior draws, {replicates} data sets each; grey: 99 % band", fontsize=10
