@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -89,7 +88,8 @@ def test_another_interpreter_gives_the_same_draws():
 def test_ctrl_c_returns_what_was_drawn(workers):
     data, spec = problem()
     reports: list[Progress] = []
-    timer = threading.Timer(60, lambda: None)
+    # a shell's background job inherits an ignored SIGINT
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def watch(report: Progress) -> None:
         reports.append(report)
@@ -98,7 +98,7 @@ def test_ctrl_c_returns_what_was_drawn(workers):
 
     started = time.monotonic()
     results = sample(data, spec, chains=2, length=Length(5, 10**6), seed=1, workers=workers, n_jobs=2, monitor=watch)
-    timer.cancel()
+    signal.signal(signal.SIGINT, before)
     assert time.monotonic() - started < 60
     assert results and not any(r.finished for r in results)
     assert max(len(r.draws) for r in results) > 0
