@@ -30,7 +30,8 @@ def test_replacing_singletons_keeps_every_other_factor(precision, n_dead, n_new,
         tuple(np.round(np.r_[g, p], 12)) for g, p in zip(loadings.T, np.hstack([old, new]).T, strict=True)
     )
 
-    state.replace_singletons(dead, rows, values, precisions)
+    owners = state.active[:, dead].argmax(axis=0)
+    state.replace_singletons((owners, dead), rows, values, precisions)
     assert columns(state) == expected
     state.check_invariants()
 

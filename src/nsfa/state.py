@@ -86,19 +86,21 @@ class State:
             self.usage = self.usage[:last]
             self.n_factors = last
 
-    def replace_singletons(self, dead: Ints, rows: Ints, values: Floats, precisions: Floats | None) -> None:
-        """Remove the singleton factors ``dead``; add one factor per entry of ``rows``, used by that feature alone.
+    def replace_singletons(
+        self, dead: tuple[Ints, Ints], rows: Ints, values: Floats, precisions: Floats | None
+    ) -> None:
+        """Remove the singletons ``dead`` (features, factors); add one factor per entry of ``rows``, used by it alone.
 
         ``precisions`` is (new,) per factor, (D, new) per element, None when shared. A dead factor's column is reused
         where there is a new one for it: it holds a single loading, so nothing of size D is touched. The new factors'
         scores are not set.
         """
-        if len(dead):
-            self.loadings[:, dead] = 0.0
-            self.active[:, dead] = False
-        reused = min(len(dead), len(rows))
+        self.loadings[dead] = 0.0
+        self.active[dead] = False
+        factors = dead[1]
+        reused = min(len(factors), len(rows))
         extra = len(rows) - reused
-        columns = np.concatenate([dead[:reused], np.arange(self.n_factors, self.n_factors + extra)])
+        columns = np.concatenate([factors[:reused], np.arange(self.n_factors, self.n_factors + extra)])
         if extra:
             self._append(extra)
         if len(rows):
@@ -107,8 +109,8 @@ class State:
             self.usage[columns] = 1
             if precisions is not None:
                 self.loading_precision[..., columns] = precisions
-        if reused < len(dead):
-            self.drop(dead[reused:])
+        if reused < len(factors):
+            self.drop(factors[reused:])
 
     def _append(self, extra: int) -> None:
         """Make room for ``extra`` factors with zero loadings; their precisions are the caller's to set."""

@@ -24,6 +24,7 @@ class Stats:
         self.cross: Floats = np.zeros((data.shape[0], 0))
         self._room: Floats = np.zeros(0)
         self.residual = data.power.copy()
+        self.n_observed = float(data.count.sum())
         self.log_evidence = 0.0
 
     @property

@@ -165,3 +165,23 @@ def test_sparse_and_dense_tables_give_the_same_products(rng):
 def test_unknown_backend_is_named():
     with pytest.raises(ValueError, match="backend must be one of numba, reference. Got 'abacus'"):
         get_kernels("abacus")
+
+
+@pytest.mark.parametrize("kind", HOLES)
+def test_own_factors(kind):
+    state, stats, _ = case(kind=kind)
+    state.loadings[1:, 0], state.active[1:, 0], state.usage[0] = 0.0, False, 1
+    state.loadings[0, 0], state.active[0, 0] = 1.3, True
+    rows = stats.rows(state)
+    residual = stats.residuals(state)
+    _, (a, b) = both(state, lambda k, s: k.own_factors(s.loadings, s.active, rows, s.usage, residual))
+    for left, right in zip(a, b, strict=True):
+        np.testing.assert_allclose(left, right, **TOLERANCE)
+    assert a.number[0] >= 1 and a.residual[0] != residual[0]
+
+
+def test_gammas(rng):
+    shape, rate = rng.gamma(1, 2, 5000), rng.gamma(2, 1, 5000)
+    a, b = (get_kernels(name).draw_gammas(shape, rate, 78) for name in ("reference", "numba"))
+    np.testing.assert_allclose(a, b, rtol=1e-10)
+    np.testing.assert_array_equal(get_kernels("numba", threads=2).draw_gammas(shape, rate, 78), b)

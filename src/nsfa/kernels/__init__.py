@@ -64,6 +64,20 @@ class Projection(NamedTuple):
     holes: Holes
 
 
+class Own(NamedTuple):
+    """The factors used by one feature alone.
+
+    factor and owner list them; number and square (D,) are each feature's number of them and their Σg²; residual (D,)
+    is its residual sum of squares without them.
+    """
+
+    factor: Ints
+    owner: Ints
+    number: Ints
+    square: Floats
+    residual: Floats
+
+
 class Births(NamedTuple):
     """What births and deaths of the features' own factors need.
 
@@ -117,6 +131,12 @@ class Kernels(Protocol):
         self, loadings: Floats, active: Bools, rows: Rows, logit: Floats, anchor: Ints, key: int
     ) -> tuple[Ints, Floats]:
         """One Gibbs pass over (z, g) with given prior logits, rows independent. Returns usage (K,) and residuals."""
+
+    def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
+        """Gamma(shape, rate) draws, one per entry of the (n,) arrays."""
+
+    def own_factors(self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, residual: Floats) -> Own:
+        """The factors used by one feature alone; ``residual`` (D,) counts all factors."""
 
     def draw_births(self, problem: Births, key: int) -> Born:
         """Propose a new set of own factors for every feature, and accept or reject it."""

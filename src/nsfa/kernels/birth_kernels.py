@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
+from nsfa.kernels.compiled import gamma_draw, inline, jit, normal_at, to_unit, words_of_rows
+from nsfa.kernels.row_kernels import residual_rows
 from nsfa.kernels.streams import STRETCH
 
 
@@ -20,22 +21,25 @@ def log_marginal(square, residual, tau, count):
 
 
 @jit
-def gamma_draw(shape, key, row, column):
-    """Gamma(shape, 1) by Marsaglia & Tsang (2000), from the pairs at (row, column), (row, column + 1), ..."""
-    boosted = shape if shape >= 1.0 else shape + 1.0
-    d = boosted - 1.0 / 3.0
-    c = 1.0 / math.sqrt(9.0 * d)
-    attempt = column
-    while True:
-        u, x = uniform_pair(key, row, attempt)[0], normal_at(key, row, attempt)
-        attempt += 1
-        cube = (1.0 + c * x) ** 3
-        if cube > 0.0 and math.log(u) < 0.5 * x * x + d - d * cube + d * math.log(cube):
-            break
-    value = d * cube
-    if shape < 1.0:
-        value *= uniform_pair(key, row, attempt)[0] ** (1.0 / shape)
-    return max(value, 2.2250738585072014e-308)
+def own_factors(loadings, active, rows, usage, residual):
+    """The factors with one user: (factor, owner), and per feature their number, Σg² and the residual without them."""
+    n_features = loadings.shape[0]
+    single = usage == 1
+    factor = np.flatnonzero(single)
+    owner = np.empty(factor.shape[0], np.int64)
+    count, square, left = np.zeros(n_features, np.int64), np.zeros(n_features), residual.copy()
+    for i in range(factor.shape[0]):
+        k, d = factor[i], 0
+        while not active[d, k]:
+            d += 1
+        owner[i] = d
+        count[d] += 1
+        square[d] += loadings[d, k] ** 2
+    without = np.empty(factor.shape[0])
+    residual_rows(loadings, active, rows, owner, single, without)
+    for i in range(factor.shape[0]):
+        left[owner[i]] = without[i]
+    return factor, owner, count, square, left
 
 
 @jit
@@ -43,10 +47,11 @@ def birth_rows(lo, hi, problem, key):
     """Propose and decide for features lo..hi. Returns accepted (hi − lo,), and row, loading, precision of the born."""
     accepted = np.zeros(hi - lo, dtype=np.bool_)
     rows, loadings, precisions = np.empty(8, np.int64), np.empty(8), np.empty(8)
+    first, second = words_of_rows(key, lo, hi - lo)
     n_born = 0
     largest = problem.cumulative.shape[0] - 1
     for d in range(lo, hi):
-        u, v = uniform_pair(key, d, 0)
+        u, v = to_unit(first[d - lo]), to_unit(second[d - lo])
         wanted = 0
         while wanted < largest and u > problem.cumulative[wanted]:
             wanted += 1

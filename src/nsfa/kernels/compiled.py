@@ -62,6 +62,15 @@ def fill_words(key, row, first, second):
         first[k], second[k] = word_pair(key, row, k, 0, 0)
 
 
+@jit
+def words_of_rows(key, first_row, n_rows):
+    """Word pairs for column 0 of many rows, as two arrays; vectorised like ``fill_words``."""
+    first, second = np.empty(n_rows, np.uint64), np.empty(n_rows, np.uint64)
+    for i in range(n_rows):
+        first[i], second[i] = word_pair(key, first_row + i, 0, 0, 0)
+    return first, second
+
+
 @inline
 def normal_from(word, key, row, column, half):
     """A standard normal from a word by the ziggurat; one in eighty needs more words of the position."""
@@ -116,6 +125,49 @@ def fill_normals(key, first_row, out):
             out[i, 2 * k + 1] = normal_from(second[k], key, row, k, 1)
         if n_columns % 2:
             out[i, n_columns - 1] = normal_from(first[n_blocks - 1], key, row, n_blocks - 1, 0)
+
+
+@inline
+def _gamma_try(first, second, d, key, row, column):
+    """One attempt of Marsaglia & Tsang (2000) at Gamma(d + 1/3, 1) from a word pair; negative where it fails."""
+    u, x = to_unit(first), normal_from(second, key, row, column, 1)
+    cube = (1.0 + x / math.sqrt(9.0 * d)) ** 3
+    # the first test implies the second and spares its logarithms
+    if cube > 0.0 and (
+        u < 1.0 - 0.0331 * (x * x) * (x * x) or math.log(u) < 0.5 * x * x + d - d * cube + d * math.log(cube)
+    ):
+        return d * cube
+    return -1.0
+
+
+@jit
+def gamma_draw(shape, key, row, column):
+    """Gamma(shape, 1) from the pairs at (row, column), (row, column + 1), ..."""
+    first, second = word_pair(key, row, column, 0, 0)
+    return gamma_from(first, second, shape, key, row, column)
+
+
+@jit
+def gamma_from(first, second, shape, key, row, column):
+    """``gamma_draw`` with the word pair at (row, column) already made."""
+    d = shape - 1.0 / 3.0 if shape >= 1.0 else shape + 2.0 / 3.0
+    attempt = column
+    value = _gamma_try(first, second, d, key, row, attempt)
+    while value < 0.0:
+        attempt += 1
+        first, second = word_pair(key, row, attempt, 0, 0)
+        value = _gamma_try(first, second, d, key, row, attempt)
+    if shape < 1.0:
+        value *= uniform_pair(key, row, attempt + 1)[0] ** (1.0 / shape)
+    return max(value, 2.2250738585072014e-308)
+
+
+@jit
+def fill_gammas(key, first_row, shape, rate, out):
+    """Gamma(shape, rate) draws, entry i keyed by ``first_row + i``."""
+    first, second = words_of_rows(key, first_row, out.shape[0])
+    for i in range(out.shape[0]):
+        out[i] = gamma_from(first[i], second[i], shape[i], key, first_row + i, 0) / rate[i]
 
 
 @jit

@@ -12,10 +12,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.linalg import blas, lapack
 
-from nsfa.kernels import Born, birth_kernels, products, row_kernels, sample_kernels
-from nsfa.kernels.compiled import fill_normals
+from nsfa.kernels import Born, Own, birth_kernels, products, row_kernels, sample_kernels
+from nsfa.kernels.compiled import fill_gammas, fill_normals
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
@@ -98,6 +97,18 @@ class NumbaKernels:
 
         return sum(self._over_rows(one, *loadings.shape)), residual
 
+    def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
+        out = np.empty(len(shape))
+
+        def one(lo: int, hi: int) -> None:
+            fill_gammas(np.uint64(key), lo, shape[lo:hi], rate[lo:hi], out[lo:hi])
+
+        self._over_rows(one, len(shape), 8)
+        return out
+
+    def own_factors(self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, residual: Floats) -> Own:
+        return Own(*birth_kernels.own_factors(loadings, active, rows, usage, residual))
+
     def draw_births(self, problem: Births, key: int) -> Born:
         def one(lo: int, hi: int) -> tuple[Any, ...]:
             return birth_kernels.birth_rows(lo, hi, problem, np.uint64(key))  # type: ignore[no-any-return]
@@ -123,11 +134,9 @@ class NumbaKernels:
         self._over_rows(fill, *scores.shape)
         holes = problem.holes
         if holes.pointer[-1] == 0 and not holes.rebuild.any():
-            return self._scores_complete(problem, scores, normals)
+            return float(sample_kernels.scores_complete(problem, scores, normals))
+        order, first = _samples_of_patterns(problem)
         n_patterns = len(holes.rebuild)
-        order = np.argsort(problem.pattern, kind="stable")
-        first = np.searchsorted(problem.pattern[order], np.arange(n_patterns + 1))
-
         evidence = np.empty(n_patterns)
 
         def one(lo: int, hi: int) -> None:
@@ -135,18 +144,6 @@ class NumbaKernels:
 
         self._over_rows(one, n_patterns, scores.shape[1] ** 2)
         return float(evidence.sum())
-
-    @staticmethod
-    def _scores_complete(problem: Projection, scores: Floats, normals: Floats) -> float:
-        """All samples share Λ = L Lᵀ: X = (A L⁻ᵀ + ε) L⁻¹ by two triangular solves."""
-        root, failed = lapack.dpotrf(problem.information + np.eye(scores.shape[1]), lower=1)
-        if failed:
-            raise np.linalg.LinAlgError("Matrix is not positive definite.")
-        half = blas.dtrsm(1.0, root, problem.projection.T, lower=1)
-        evidence = 0.5 * float(np.vdot(half.T, half.T)) - len(scores) * float(np.log(root.diagonal()).sum())
-        half += normals.T
-        scores[:] = blas.dtrsm(1.0, root, half, lower=1, trans_a=1, overwrite_b=1).T
-        return evidence
 
     def predict(self, problem: Projection, sample: Ints, row: Ints) -> tuple[Floats, Floats]:
         mean, variance = np.empty(len(row)), np.empty(len(row))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from nsfa.kernels import Born, products
+from nsfa.kernels import Born, Own, products
 from nsfa.kernels.streams import STRETCH, VALUES, normals, normals_at, uniform_pairs
 
 if TYPE_CHECKING:
@@ -160,6 +160,19 @@ class ReferenceKernels:
             mean[i] = problem.loadings[d] @ np.linalg.solve(information, problem.projection[n])
             variance[i] = problem.loadings[d] @ np.linalg.solve(information, problem.loadings[d])
         return mean, variance
+
+    def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
+        return np.array([gamma_draw(a, key, i, 0) for i, a in enumerate(shape)]) / rate
+
+    def own_factors(self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, residual: Floats) -> Own:
+        single = usage == 1
+        factor = np.flatnonzero(single)
+        owner = active[:, factor].argmax(axis=0)
+        left = residual.copy()
+        left[owner] = self.residuals(loadings, active, rows, owner, single)
+        count = np.bincount(owner, minlength=len(loadings))
+        square = np.bincount(owner, loadings[owner, factor] ** 2, minlength=len(loadings)).astype(np.float64)
+        return Own(factor, owner, count, square, left)
 
     def draw_births(self, problem: Births, key: int) -> Born:
         accepted = np.zeros(len(problem.residual), dtype=np.bool_)

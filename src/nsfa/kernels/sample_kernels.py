@@ -29,6 +29,36 @@ def information_of_pattern(p, problem, empty, full):
 
 
 @jit
+def scores_complete(problem, scores, normals):
+    """Scores when nothing is missing: all samples share Λ = L Lᵀ, so X = (A L⁻ᵀ + ε) L⁻¹ by two products.
+
+    Returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|].
+    """
+    n_samples, n_factors = normals.shape
+    root = np.linalg.cholesky(problem.information + np.eye(n_factors))
+    inverse = np.zeros((n_factors, n_factors))
+    log_root = 0.0
+    for i in range(n_factors):
+        log_root += math.log(root[i, i])
+        # row i of L⁻¹ from the rows above it
+        for k in range(i):
+            part = root[i, k] / root[i, i]
+            for j in range(np.uint64(k + 1)):
+                inverse[i, j] -= part * inverse[k, j]
+        inverse[i, i] = 1.0 / root[i, i]
+    half = np.dot(problem.projection, inverse.T)
+    total = 0.0
+    for n in range(n_samples):
+        part = 0.0
+        for k in range(n_factors):
+            part += half[n, k] * half[n, k]
+            half[n, k] += normals[n, k]
+        total += part
+    scores[:] = np.dot(half, inverse)
+    return 0.5 * total - n_samples * log_root
+
+
+@jit
 def scores_by_pattern(lo, hi, order, first, problem, scores, normals, evidence):
     """Scores of the samples with missing patterns lo..hi; ``order[first[p]:first[p+1]]`` are pattern p's samples.
 

@@ -37,32 +37,26 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
     Changes ``loadings``, ``active``, ``usage``, ``loading_precision``, the number of factors. Cost O(D · active²).
     """
     n_features = len(state.noise_precision)
-    own = state.usage == 1
-    single = np.flatnonzero(own)
-    owner = state.active[:, single].argmax(axis=0)
-    own_count = np.bincount(owner, minlength=n_features)
-    cumulative, weight = proposal_tables(birth_rate(state, n_features), spec, int(own_count.max()))
-    residual = stats.residual.copy()
-    if len(single):
-        residual[owner] = stats.residuals(state, owner, own)
+    own = stats.kernels.own_factors(state.loadings, state.active, stats.rows(state), state.usage, stats.residual)
+    cumulative, weight = proposal_tables(birth_rate(state, n_features), spec, int(own.number.max()))
     # a shared slab precision is the state's; others are drawn with the new factors
     shared = state.loading_precision.ndim == 0
     problem = Births(
-        residual=residual,
+        residual=own.residual,
         noise_precision=state.noise_precision,
         n_observed=stats.count,
-        own_count=own_count,
-        own_square=np.bincount(owner, state.loadings[owner, single] ** 2, minlength=n_features).astype(np.float64),
+        own_count=own.number,
+        own_square=own.square,
         cumulative=cumulative,
         weight=weight,
         slab_shape=0.0 if shared else spec.priors.loading_shape,
         slab_rate=float(state.loading_precision) if shared else state.loading_rate,
     )
     born = stats.kernels.draw_births(problem, fresh_key(rng))
-    dead = single[born.accepted[owner]]
-    if len(dead) or len(born.row):
+    gone = born.accepted[own.owner]
+    if gone.any() or len(born.row):
         precisions = None if shared else _new_precisions(state, spec, born.row, born.precision, rng)
-        state.replace_singletons(dead, born.row, born.loading, precisions)
+        state.replace_singletons((own.owner[gone], own.factor[gone]), born.row, born.loading, precisions)
     return BirthInfo(int(np.count_nonzero(born.accepted)), n_features)
 
 
@@ -77,29 +71,22 @@ def proposal_tables(rate: float, spec: ModelSpec, at_least: int) -> tuple[Floats
     J(κ) = (1 − π) Poisson(κ; sγ) + π 1(κ = 1): the whole proposal, spike included, stands in the ratio.
     """
     cumulative, weight = [], []
-    total, kappa = 0.0, 0
-    proposal = 0.0
+    log_rate, log_scale = math.log(rate), math.log(spec.birth_scale)
+    # log Poisson(κ; γ), and log (1 − π) Poisson(κ; sγ), one κ after another
+    prior, plain = -rate, math.log1p(-spec.spike) - spec.birth_scale * rate
+    total, kappa, proposal = 0.0, 0, 0.0
     # past the mode, terms fall faster than geometrically: below 1e-18 the rest cannot be drawn
-    while kappa <= max(at_least, 1, spec.birth_scale * rate) or proposal > -42.0:
-        proposal = log_proposal(kappa, rate, spec)
+    least = max(at_least, 1, spec.birth_scale * rate)
+    while kappa <= least or proposal > -42.0:
+        proposal = plain if kappa != 1 or spec.spike == 0 else math.log(math.exp(plain) + spec.spike)
         total += math.exp(proposal)
         cumulative.append(total)
-        weight.append(log_poisson(kappa, rate) - proposal)
+        weight.append(prior - proposal)
         kappa += 1
+        step = log_rate - math.log(kappa)
+        prior += step
+        plain += step + log_scale
     return np.array(cumulative), np.array(weight)
-
-
-def log_proposal(kappa: int, rate: float, spec: ModelSpec) -> float:
-    """Log J(κ)."""
-    poisson = log_poisson(kappa, spec.birth_scale * rate) + math.log1p(-spec.spike)
-    if kappa != 1 or spec.spike == 0:
-        return poisson
-    return math.log(math.exp(poisson) + spec.spike)
-
-
-def log_poisson(kappa: int, rate: float) -> float:
-    """Log Poisson(κ; rate)."""
-    return kappa * math.log(rate) - rate - math.lgamma(kappa + 1)
 
 
 def _new_precisions(state: State, spec: ModelSpec, rows: Ints, own: Floats, rng: Generator) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import ModelSpec
 from nsfa.state import State
@@ -19,7 +20,7 @@ LARGEST = 1e10
 def update_noise_diagonal(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """τ_d ~ Gamma(a + N_d/2, b + ½ r_d), N_d counting observed entries. Changes ``noise_precision`` (D,)."""
     shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, stats.count, stats.residual)
-    state.noise_precision = np.minimum(draw_gamma(rng, shape, rate), LARGEST)
+    state.noise_precision = np.minimum(stats.kernels.draw_gammas(shape, rate, fresh_key(rng)), LARGEST)
 
 
 def update_noise_isotropic(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:

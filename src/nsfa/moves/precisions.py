@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import Gamma, ModelSpec
 from nsfa.state import State
@@ -17,23 +18,22 @@ Generator = np.random.Generator
 def update_precision_shared(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """λ ~ Gamma(c + Σm/2, rate + ½ ΣΣ g²). Changes ``loading_precision`` (0-d). Cost O(D K)."""
     total = np.vdot(state.loadings, state.loadings)
-    state.loading_precision = np.asarray(_draw(state, spec, state.usage.sum(), total, rng))
+    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, state.usage.sum(), total)
+    state.loading_precision = np.asarray(draw_gamma(rng, shape, rate))
 
 
 def update_precision_factor(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """λ_k ~ Gamma(c + m_k/2, rate + ½ Σ_d g_dk²). Changes ``loading_precision`` (K,). Cost O(D K)."""
     total = np.einsum("dk,dk->k", state.loadings, state.loadings)
-    state.loading_precision = _draw(state, spec, state.usage, total, rng)
+    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, state.usage, total)
+    state.loading_precision = stats.kernels.draw_gammas(shape, rate, fresh_key(rng))
 
 
 def update_precision_element(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """λ_dk ~ Gamma(c + z_dk/2, rate + ½ g_dk²). Changes ``loading_precision`` (D, K). Cost O(D K)."""
-    state.loading_precision = _draw(state, spec, state.active, state.loadings**2, rng)
-
-
-def _draw(state: State, spec: ModelSpec, count: Any, square: Any, rng: Generator) -> np.ndarray:
-    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, count, square)
-    return draw_gamma(rng, shape, rate)  # type: ignore[no-any-return]
+    active, square = state.active.ravel(), np.square(state.loadings).ravel()
+    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, active, square)
+    state.loading_precision = stats.kernels.draw_gammas(shape, rate, fresh_key(rng)).reshape(state.loadings.shape)
 
 
 def slab_posterior(shape: float, rate: float, count: Any, square: Any) -> tuple[Any, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsfa.kernels.streams import fresh_key
+from nsfa.model.priors import LOG_2PI
 from nsfa.model.spec import ModelSpec
 from nsfa.state import State
 from nsfa.stats import Stats
@@ -17,7 +18,7 @@ def update_scores(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Ge
     ``stats.log_evidence``. Cost O(D N K) + one K×K factorisation per distinct pattern of missing features.
     """
     tau = state.noise_precision
-    base = float(np.dot(stats.count, np.log(tau) - np.log(2 * np.pi)) - np.dot(tau, stats.power))
+    base = float(stats.count.dot(np.log(tau)) - tau.dot(stats.power)) - stats.n_observed * LOG_2PI
     gain = 0.0
     if state.n_factors:
         gain = stats.kernels.draw_scores(stats.projection(state), state.scores, fresh_key(rng))
