@@ -99,7 +99,7 @@ BAD = [
     (lambda X: X.astype(complex), "X must hold real numbers. Complex data not supported"),
     (lambda X: np.where(X[1, 2] == X, np.inf, X), r"X must be finite or NaN.*Got inf at sample 1, feature 2 \(1 infinite"),
     (lambda X: np.where(X[1, 2] == X, -np.inf, X), "Got -inf at sample 1, feature 2"),
-    (lambda X: X[:1], r"at least 2 samples and 2 features. Got 1 sample\(s\) × 5 feature\(s\)"),
+    (lambda X: X[:1], r"at least 2 samples and 2 features. Got 1 sample\(s\) and 5 feature\(s\)"),
     (lambda X: X[:, :1], r"at least 2 samples and 2 features"),
     (lambda X: np.where(np.arange(5) == 3, np.nan, X), r"Every feature must have an observed value. Got only NaN in feature 3"),
     (lambda X: np.where(np.arange(6)[:, None] == 3, np.nan, X), "Every sample must have an observed value. Got only NaN in sample 3"),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from nsfa import datasets, metrics
+    from nsfa import datasets, metrics, pl, tl
+    from nsfa.comparison import compare
     from nsfa.estimators import AFA, BFRM, FA, FOK, NSFA, SFA
     from nsfa.model import Gamma, ModelSpec, Priors
     from nsfa.posterior import Posterior
@@ -18,13 +19,14 @@ _HOME = {
     **dict.fromkeys(("NSFA", "SFA", "FA", "AFA", "FOK", "BFRM"), "nsfa.estimators"),
     **dict.fromkeys(("Gamma", "ModelSpec", "Priors"), "nsfa.model"),
     "Posterior": "nsfa.posterior",
+    "compare": "nsfa.comparison",
     "SPCA": "nsfa.spca",
 }
-_MODULES = ("datasets", "metrics")
+_MODULES = ("datasets", "metrics", "pl", "tl")
 
 __all__ = [
     "AFA", "BFRM", "FA", "FOK", "NSFA", "SFA", "SPCA", "Gamma", "ModelSpec", "Posterior", "Priors", "__version__",
-    "datasets", "metrics",
+    "compare", "datasets", "metrics", "pl", "tl",
 ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ list of holes, and where results go back to the user's units.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,10 @@ import scipy.sparse as sp
 from nsfa.kernels import Bools, Floats, Holes, Ints
 
 SCALES = ("feature", "global", None)
+_SPARSE_NOT_FINITE = (
+    "A sparse X must be finite: its empty places are zeros, so it cannot hold missing entries. "
+    "Got NaN or infinity; pass a dense array with NaN for missing entries."
+)
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,49 @@ class Observed:
         own = self.values if self.missing is None else np.where(self.missing, np.nan, self.values)
         return np.allclose(scaled, own, rtol=1e-6, atol=1e-6, equal_nan=True)
 
+    def like(self, X: Any) -> Observed:
+        """Another table with the same features, centred and scaled as this one was. Samples may be empty of values."""
+        if sp.issparse(X):
+            return self._like_sparse(sp.csr_array(X, dtype=np.float64))
+        table = as_float_table(X)
+        self._check_width(table.shape)
+        _check_finite(table, self.feature_names)
+        missing = np.isnan(table)
+        values = np.ascontiguousarray((np.where(missing, 0.0, table - self.center) / self.scale).T[self.kept])
+        return self._with_values(values, missing.T[self.kept])
+
+    def _like_sparse(self, table: Any) -> Observed:
+        self._check_width(table.shape)
+        if not np.isfinite(table.data).all():
+            raise ValueError(_SPARSE_NOT_FINITE)
+        values = sp.csr_array((table @ sp.diags_array(1.0 / self.scale)).T)[self.kept]
+        return self._with_values(values, None)
+
+    def _check_width(self, shape: tuple[int, ...]) -> None:
+        if shape[1] != self.n_features:
+            raise ValueError(f"X has {shape[1]} features, but the model was fitted with {self.n_features}.")
+
+    def _with_values(self, values: Any, missing: Bools | None) -> Observed:
+        """The same features with other samples; sparse ``values`` are uncentred and complete."""
+        n_samples = values.shape[1]
+        count = np.full(len(self.kept), float(n_samples)) if missing is None else n_samples - missing.sum(axis=1)
+        offset = (self.center / self.scale)[self.kept] if missing is None else None
+        holes, pattern, patterns = _no_holes(len(self.kept)), np.zeros(n_samples, dtype=np.int64), _no_holes(1)
+        if missing is not None:
+            distinct, pattern = _patterns(missing)
+            holes, patterns = _holes(missing), _holes(distinct)
+        return replace(
+            self,
+            values=values,
+            offset=offset,
+            power=_power(values, offset),
+            count=count.astype(np.float64),
+            feature_holes=holes,
+            pattern=pattern,
+            pattern_holes=patterns,
+            missing=missing if missing is not None and missing.any() else None,
+        )
+
     def replace_values(self, values: Floats) -> None:
         """Overwrite dense values in place, keeping the pattern of holes (used when data are simulated anew)."""
         self.values[:] = values if self.missing is None else np.where(self.missing, 0.0, values)
@@ -83,6 +130,15 @@ def observe(X: Any, scale: str | None = "feature", center: bool = True) -> Obser
     return _observe_dense(table, missing, scale, center, names)
 
 
+def check_features(estimator: Any, X: Any) -> None:
+    """Raise ValueError unless X is a table with the features that a fitted scikit-learn estimator saw."""
+    from sklearn.utils.validation import validate_data
+
+    if len(getattr(X, "shape", (0, 0))) != 2:
+        as_float_table(X)
+    validate_data(estimator, X, reset=False, skip_check_array=True)
+
+
 def _names(X: Any) -> tuple[str, ...] | None:
     columns = getattr(X, "columns", None)
     return None if columns is None else tuple(str(c) for c in columns)
@@ -101,8 +157,8 @@ def as_float_table(X: Any) -> Floats:
     if array.ndim != 2:
         given = f"an array of shape {array.shape}" if array.ndim else f"a {type(X).__name__}"
         raise ValueError(
-            f"X must be a 2-D table, samples × features. Got {given}; pass an array or frame with at least 2 rows and "
-            "2 columns."
+            f"X must be a 2-D table, samples × features. Got {given}. Reshape your data, or pass an array or frame "
+            "with at least 2 rows and 2 columns."
         )
     if array.dtype.kind in "cmM":
         raise ValueError(
@@ -113,9 +169,11 @@ def as_float_table(X: Any) -> Floats:
             array = np.ma.filled(array.astype(np.float64), np.nan)
         # C order of the transpose is what the engine stores, so the copy is the transpose
         return np.array(array, dtype=np.float64, order="F")
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"X must hold numbers, with NaN for missing entries. Got {_first_text(array)}; "
+    except (TypeError, ValueError) as error:
+        # scikit-learn wants a TypeError, with Python's own words, for what could never be a number
+        words = f" ({error})" if isinstance(error, TypeError) else ""
+        raise type(error)(
+            f"X must hold numbers, with NaN for missing entries. Got {_first_text(array)}{words}; "
             "remove such columns or convert them to numbers."
         ) from None
 
@@ -147,20 +205,14 @@ def _label(names: tuple[str, ...] | None, index: int) -> str:
 def _check_shape(n_samples: int, n_features: int) -> None:
     if n_samples < 2 or n_features < 2:
         raise ValueError(
-            f"X must have at least 2 samples and 2 features. Got {n_samples} sample(s) × {n_features} feature(s); "
-            "rows are samples and columns are features."
+            f"X must have at least 2 samples and 2 features. Got {n_samples} sample(s) and {n_features} feature(s) "
+            f"(shape=({n_samples}, {n_features})) while a minimum of 2 is required; rows are samples."
         )
 
 
 def _check_table(table: Floats, missing: Bools, names: tuple[str, ...] | None) -> None:
     _check_shape(*table.shape)
-    infinite = np.argwhere(np.isinf(table))
-    if len(infinite):
-        row, column = infinite[0]
-        raise ValueError(
-            f"X must be finite or NaN (missing). Got {table[row, column]} at sample {row}, {_label(names, column)} "
-            f"({len(infinite)} infinite entries in all); replace infinities by NaN or by numbers."
-        )
+    _check_finite(table, names)
     empty = np.flatnonzero(missing.all(axis=0))
     if len(empty):
         raise ValueError(
@@ -172,6 +224,16 @@ def _check_table(table: Floats, missing: Bools, names: tuple[str, ...] | None) -
         raise ValueError(
             f"Every sample must have an observed value. Got only NaN in sample {empty[0]} "
             f"({len(empty)} such sample(s)); drop it."
+        )
+
+
+def _check_finite(table: Floats, names: tuple[str, ...] | None) -> None:
+    infinite = np.argwhere(np.isinf(table))
+    if len(infinite):
+        row, column = infinite[0]
+        raise ValueError(
+            f"X must be finite or NaN (missing). Got {table[row, column]} at sample {row}, {_label(names, column)} "
+            f"({len(infinite)} infinite entries in all); replace infinities by NaN or by numbers."
         )
 
 
@@ -239,7 +301,7 @@ def _observe_dense(
         mean, deviation, kept = np.zeros(n_features), table, np.arange(n_features)
     divisor = _scales(np.sqrt(variance) * unit, count, kept, scale)
     values = np.ascontiguousarray((deviation * (unit / divisor)).T[kept])
-    power = np.einsum("dn,dn->d", values, values)
+    power = _power(values, None)
     _check_power(power)
     gone = missing.T[kept]
     patterns, pattern = _patterns(gone)
@@ -269,10 +331,7 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
     table = sp.csc_array(X, dtype=np.float64, copy=True)
     table.sum_duplicates()
     if not np.isfinite(table.data).all():
-        raise ValueError(
-            "A sparse X must be finite: its empty places are zeros, so it cannot hold missing entries. "
-            "Got NaN or infinity; pass a dense array with NaN for missing entries."
-        )
+        raise ValueError(_SPARSE_NOT_FINITE)
     n_samples, n_features = table.shape
     size = np.abs(table).max(axis=0).toarray().ravel()
     _check_size(size)
@@ -288,7 +347,7 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
     divisor = _scales(np.sqrt(variance) * unit, count, kept, scale)
     values = sp.csr_array((table @ sp.diags_array(unit / divisor)).T)[kept]
     offset = (mean * unit / divisor)[kept]
-    power = np.asarray(values.multiply(values).sum(axis=1)).ravel() - n_samples * offset**2
+    power = _power(values, offset)
     _check_power(power)
     return Observed(
         values=values,
@@ -304,6 +363,16 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
         n_features=n_features,
         feature_names=names,
     )
+
+
+def _power(values: Any, offset: Floats | None) -> Floats:
+    """Σ_n (v_dn − offset_d)² over the samples, offset the mean of a sparse table's rows or any other centre."""
+    if offset is None:
+        out: Floats = np.einsum("dn,dn->d", values, values)
+        return out
+    square, total = np.asarray(values.multiply(values).sum(axis=1)).ravel(), np.asarray(values.sum(axis=1)).ravel()
+    out = square - 2.0 * offset * total + values.shape[1] * offset**2
+    return out
 
 
 def _sparse_variance(table: Any, mean: Floats) -> Floats:

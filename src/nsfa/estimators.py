@@ -6,13 +6,13 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from nsfa.chain import Length
-from nsfa.data import as_float_table, observe
-from nsfa.kernels import Floats
+from nsfa.data import check_features, observe
+from nsfa.kernels import Floats, Ints
 from nsfa.model.presets import preset
 from nsfa.model.spec import ModelSpec, Priors, is_integer
 from nsfa.posterior import Posterior
@@ -21,8 +21,8 @@ from nsfa.runner import Monitor, check_count, fresh_seed, sample
 _INTERRUPTED = "Interrupted: the result rests on the draws made so far."
 
 
-class _FactorModel(BaseEstimator):  # type: ignore[misc]
-    """What all the Bayesian models share: run chains, keep their posterior."""
+class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What all the Bayesian models share: run chains, keep their posterior, and answer from it."""
 
     _model = ""
 
@@ -47,32 +47,140 @@ class _FactorModel(BaseEstimator):  # type: ignore[misc]
             Called a few times a second with a ``nsfa.runner.Progress``.
         """
         spec, data = self._spec(), observe(X, self.scale)
+        validate_data(self, X, reset=True, skip_check_array=True)
         length = Length(self.tune, self.draws, self.thin)
         for name, least in (("tune", 0), ("draws", 1), ("thin", 1)):
             check_count(name, getattr(self, name), least)
         seed = resolve_seed(self.random_state)
         results = sample(data, spec, chains=self.chains, length=length, seed=seed, n_jobs=self.n_jobs, monitor=monitor)
         self.posterior_ = Posterior.from_results(data, spec, results, length, seed)
-        if not self.posterior_.finished:
-            warnings.warn(_INTERRUPTED, ConvergenceWarning, stacklevel=2)
         self.n_features_in_ = data.n_features
-        self.n_components_draws_ = self.posterior_.n_components
-        self.noise_variance_ = self.posterior_.noise_variance()
+        self._warn()
         return self
 
-    def impute(self, X: Any) -> Floats:
-        """The table of the fit with its holes filled by posterior means.
+    def _warn(self) -> None:
+        """One sentence when the result should not be relied on."""
+        if not self.posterior_.finished:
+            warnings.warn(_INTERRUPTED, ConvergenceWarning, stacklevel=3)
+        elif not (verdict := self.posterior_.diagnostics()).converged:
+            warnings.warn(verdict.verdict, ConvergenceWarning, stacklevel=3)
 
-        X must be the table that was fitted.
+    def transform(self, X: Any, return_std: bool = False) -> Any:
+        """Posterior mean scores of samples, old or new, with any pattern of missing entries.
+
+        Averaged over draws, on the consensus factors.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or scipy sparse matrix of shape (n_samples, n_features)
+        return_std : bool
+            Also return the posterior standard deviations.
+
+        Returns
+        -------
+        Scores (n_samples, n_components_), or a pair of such arrays.
         """
+        mean, deviation = self._posterior(X).transform(X)
+        return (mean, deviation) if return_std else mean
+
+    def inverse_transform(self, X: Any) -> Floats:
+        """Scores (n_samples, n_components_) back to a table (n_samples, n_features): X · components_ + mean."""
         check_is_fitted(self)
-        table = as_float_table(X)
-        if not self.posterior_.data.is_from(table):
-            raise ValueError(
-                "X must be the table that was fitted, with the same missing entries. "
-                f"Got another one, of shape {table.shape}; fit it first."
-            )
-        return self.posterior_.impute(table)
+        scores = check_array(X, ensure_min_features=0, input_name="X")
+        if scores.shape[1] != self.n_components_:
+            raise ValueError(f"X must have n_components_ = {self.n_components_} columns. Got {scores.shape[1]}.")
+        out: Floats = scores @ self.components_ + self.mean_
+        return out
+
+    def impute(self, X: Any, level: float | None = None) -> Any:
+        """The table with its holes filled by posterior means.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            The table that was fitted, or new samples.
+        level : float, optional
+            Also return the bounds of central predictive intervals of this probability: (filled, lower, upper).
+        """
+        return self._posterior(X).impute(X, level)
+
+    def score_samples(self, X: Any) -> Floats:
+        """Log density (n_samples,) of each sample's observed entries, averaged over draws inside the logarithm."""
+        return self._posterior(X).log_density(X)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of ``score_samples``."""
+        return float(np.mean(self.score_samples(X)))
+
+    def get_covariance(self) -> Floats:
+        """Posterior mean covariance (n_features, n_features) of a sample."""
+        check_is_fitted(self)
+        return self.posterior_.covariance()
+
+    def get_precision(self) -> Floats:
+        """Inverse of ``get_covariance``; a pseudo-inverse if some features do not vary."""
+        covariance = self.get_covariance()
+        varies = np.ix_(self.posterior_.data.kept, self.posterior_.data.kept)
+        out = np.zeros_like(covariance)
+        out[varies] = np.linalg.inv(covariance[varies])
+        return out
+
+    def _posterior(self, X: Any) -> Posterior:
+        """The posterior, once X is seen to have the features of the fit."""
+        check_is_fitted(self)
+        check_features(self, X)
+        return self.posterior_
+
+    @property
+    def n_components_(self) -> int:
+        """Number of consensus factors: those in more than half of the draws."""
+        return self.posterior_.consensus().n_factors
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    @property
+    def components_(self) -> Floats:
+        """Posterior mean loadings (n_components_, n_features), in the user's units."""
+        return self.posterior_.consensus().loadings.T
+
+    @property
+    def inclusion_probability_(self) -> Floats:
+        """P(z = 1) of every loading (n_components_, n_features), given the factor."""
+        return self.posterior_.consensus().inclusion.T
+
+    @property
+    def component_support_(self) -> Floats:
+        """Share of the draws of all chains that contain each factor (n_components_,)."""
+        return self.posterior_.consensus().support
+
+    @property
+    def explained_variance_ratio_(self) -> Floats:
+        """Share of the table's variance due to each factor (n_components_,); with noise they make up at most 1."""
+        return self.posterior_.consensus().variance_explained
+
+    @property
+    def n_components_draws_(self) -> Ints:
+        """Number of factors of every draw (chains, draws)."""
+        return self.posterior_.n_components
+
+    @property
+    def noise_variance_(self) -> Floats:
+        """Posterior mean noise variance (n_features,), in the user's units."""
+        return self.posterior_.noise_variance()
+
+    @property
+    def mean_(self) -> Floats:
+        """Mean of each feature's observed entries (n_features,)."""
+        return self.posterior_.data.center
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags
 
 
 def resolve_priors(prior: Any) -> Priors:

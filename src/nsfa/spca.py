@@ -8,17 +8,19 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import svd
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from nsfa.data import as_float_table, observe
-from nsfa.kernels import Floats
+from nsfa.data import as_float_table, check_features, observe
+from nsfa.kernels import Bools, Floats
 from nsfa.model.spec import is_integer
 
+_FILL_STEPS, _FILL_TOLERANCE = 500, 1e-4
 
-class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+
+class SPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Sparse principal components, each as sparse as it can be while explaining about what its ordinary one does.
 
     Alternates elastic-net regressions for the sparse loadings B with a singular value decomposition for the orthogonal
@@ -55,15 +57,18 @@ class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.max_iter, self.tol, self.scale = max_iter, tol, scale
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the sparse components of X (n_samples, n_features); X must have no missing entries."""
+        """Find the sparse components of X (n_samples, n_features).
+
+        Missing entries (NaN) are filled by the table's best approximation of rank ``n_components``, found by filling
+        and decomposing in turn.
+        """
         self._check()
         data = observe(X, self.scale)
-        if not data.complete or data.offset is not None:
-            raise ValueError(
-                "SPCA needs a dense X without missing entries. Got NaN or a sparse matrix; impute it or make it dense."
-            )
+        validate_data(self, X, reset=True, skip_check_array=True)
+        if data.offset is not None:
+            raise ValueError("SPCA needs a dense X. Got a sparse matrix; make it dense with X.toarray().")
         n_components = int(self.n_components)  # type: ignore[arg-type]
-        Y = data.values.T
+        Y = data.values.T if data.missing is None else _fill(data.values.T, data.missing.T, n_components)
         _, sizes, rotation = svd(Y, full_matrices=False)
         rank = int((sizes > 1e-10 * sizes[0]).sum())
         if n_components > rank:
@@ -72,11 +77,15 @@ class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ridge = (None if Y.shape[1] > Y.shape[0] else 1e-6) if self.ridge == "auto" else self.ridge
         step = _SoftThreshold(Y) if ridge is None else _ElasticNet(Y, float(ridge) * sizes[0] ** 2)
         sparse = self._alternate(Y, rotation[:n_components].T, target, step)
-        self.components_ = np.zeros((n_components, data.n_features))
+        self.components_, self._basis = np.zeros((2, n_components, data.n_features))
         self.components_[:, data.kept] = sparse.T
+        # the orthogonal A that goes with the sparse B
+        left, _, right = svd(Y.T @ (Y @ sparse), full_matrices=False)
+        self._basis[:, data.kept] = (left @ right).T
         self.explained_variance_ = ((Y @ sparse) ** 2).sum(axis=0) / len(Y)
         self.n_features_in_ = data.n_features
-        self._center, self._scale = data.center, data.scale
+        self._data = data
+        self._n_features_out = n_components
         return self
 
     def _check(self) -> None:
@@ -111,15 +120,55 @@ class SPCA(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return sparse
 
     def transform(self, X: Any) -> Floats:
-        """Scores (n_samples, n_components): the scaled table times the sparse loadings."""
+        """Scores (n_samples, n_components): the scaled table times the sparse loadings.
+
+        Missing entries are filled by least squares on A from the sample's observed ones.
+        """
         check_is_fitted(self)
-        table = as_float_table(X)
-        if table.shape[1] != self.n_features_in_:
-            raise ValueError(f"X must have {self.n_features_in_} features, as in fit. Got shape {table.shape}.")
-        if np.isnan(table).any():
-            raise ValueError("SPCA cannot transform missing entries. Got NaN; impute them first.")
-        out: Floats = ((table - self._center) / self._scale) @ self.components_.T
+        check_features(self, X)
+        data = self._data.like(as_float_table(X))
+        Y, basis = data.values.T, self._basis[:, data.kept].T
+        if data.missing is not None:
+            Y = Y.copy()
+            for row, gone in zip(Y, data.missing.T, strict=True):
+                row[gone] = basis[gone] @ np.linalg.lstsq(basis[~gone], row[~gone], rcond=None)[0]
+        out: Floats = Y @ self.components_[:, data.kept].T
         return out
+
+    def impute(self, X: Any) -> Floats:
+        """The table with its holes filled by what its scores say about them."""
+        table = as_float_table(X)
+        holes = np.isnan(table)
+        table[holes] = self.inverse_transform(self.transform(X))[holes]
+        return table
+
+    def inverse_transform(self, X: Any) -> Floats:
+        """Scores (n_samples, n_components) back to a table: X · Aᵀ, in the user's units."""
+        check_is_fitted(self)
+        scores = check_array(X, input_name="X")
+        if scores.shape[1] != len(self.components_):
+            raise ValueError(f"X must have {len(self.components_)} columns. Got {scores.shape[1]}.")
+        out: Floats = scores @ self._basis * self._data.scale + self._data.center
+        return out
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags
+
+
+def _fill(Y: Floats, missing: Bools, rank: int) -> Floats:
+    """Y with its missing entries replaced by those of its best approximation of the given rank."""
+    filled = Y.copy()
+    for _ in range(_FILL_STEPS):
+        left, sizes, right = svd(filled, full_matrices=False)
+        guess = ((left[:, :rank] * sizes[:rank]) @ right[:rank])[missing]
+        change = np.abs(guess - filled[missing]).max()
+        filled[missing] = guess
+        if change < _FILL_TOLERANCE:
+            break
+    return filled
 
 
 class _ElasticNet:

@@ -140,6 +140,16 @@ def test_births(slab_shape, rng):
     np.testing.assert_array_equal(threaded.draw_births(problem, 77).loading, b.loading)
 
 
+@pytest.mark.parametrize("kind", HOLES)
+def test_score_moments(kind):
+    state, stats, _ = case(kind=kind)
+    _, (a, b) = both(state, lambda k, s: k.score_moments(stats.projection(s)))
+    for left, right in zip(a, b, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-8, atol=1e-10)
+    gain = get_kernels("numba").draw_scores(stats.projection(state), state.scores.copy(), 3)
+    assert a[2].sum() == pytest.approx(gain, rel=1e-9)
+
+
 @pytest.mark.parametrize("kind", ["some", "most"])
 def test_predictions(kind):
     state, stats, _ = case(kind=kind)

@@ -33,12 +33,19 @@ def make_sparse_factors(
         array.
     pattern
         "random" (each entry active with probability ``density``), "overlapping" (consecutive blocks of features that
-        overlap by half), "regulon" (few factors with many features, many with few, as in gene regulation), or a
-        (n_features, n_components) array whose non-zero entries are active.
+        overlap by half), "regulon" (scale-free: factor k has a number of features proportional to 1/k), or a
+        (n_features, n_components) array whose non-zero entries are active. In the named patterns every factor has at
+        least one feature.
+    density
+        Expected share of active entries of "random" and "regulon"; in the latter each feature joins a factor with
+        probability 0.9 at most.
     snr
-        Variance of the signal over variance of the noise, over the whole table.
+        Variance of the signal over variance of the noise, over the whole table; ``inf`` leaves the noise out. The noise
+        has variance 1 if the signal has none.
     missing
-        Fraction of entries replaced by NaN, at random.
+        Probability that an entry is replaced by NaN, independently of the others.
+    random_state
+        Seed of the random numbers.
 
     Returns
     -------
@@ -57,7 +64,8 @@ def make_sparse_factors(
     loadings = np.where(active, rng.standard_normal(active.shape), 0.0)
     scores = rng.standard_normal((n_samples, active.shape[1]))
     signal = scores @ loadings.T
-    variance = signal.var() / snr if signal.any() else 1.0
+    spread = float(signal.var())
+    variance = spread / snr if spread > 0 else 1.0
     complete = signal + np.sqrt(variance) * rng.standard_normal(signal.shape)
     holes = rng.random(complete.shape) < missing
     return Bunch(
@@ -73,7 +81,7 @@ def make_sparse_factors(
 def _pattern(pattern: Any, n_features: int, n_components: int, density: float, rng: np.random.Generator) -> Bools:
     if not isinstance(pattern, str):
         given = np.asarray(pattern)
-        if given.ndim != 2:
+        if given.ndim != 2 or len(given) == 0:
             raise ValueError(f"pattern must be a name or a 2-D array, features × factors. Got shape {given.shape}.")
         return np.asarray(given != 0)
     if pattern == "random":

@@ -147,6 +147,9 @@ class Kernels(Protocol):
     def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
         """Draw all scores (N, K); returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|], the part of log p(Y | G, ψ) that needs them."""
 
+    def score_moments(self, problem: Projection) -> tuple[Floats, Floats, Floats]:
+        """Mean and variance of every score (N, K) given its sample's entries, and ½ aᵀΛ⁻¹a − ½ log|Λ| (N,)."""
+
     def predict(self, problem: Projection, sample: Ints, row: Ints) -> tuple[Floats, Floats]:
         """Mean and variance of g_d·x_n given sample n's observed entries, for pairs (n, d) sorted by n."""
 

@@ -145,6 +145,17 @@ class NumbaKernels:
         self._over_rows(one, n_patterns, scores.shape[1] ** 2)
         return float(evidence.sum())
 
+    def score_moments(self, problem: Projection) -> tuple[Floats, Floats, Floats]:
+        shape = problem.projection.shape
+        mean, variance, evidence = np.empty(shape), np.empty(shape), np.empty(shape[0])
+        order, first = _samples_of_patterns(problem)
+
+        def one(lo: int, hi: int) -> None:
+            sample_kernels.moments_by_pattern(lo, hi, order, first, problem, mean, variance, evidence)
+
+        self._over_rows(one, len(first) - 1, shape[1] ** 2)
+        return mean, variance, evidence
+
     def predict(self, problem: Projection, sample: Ints, row: Ints) -> tuple[Floats, Floats]:
         mean, variance = np.empty(len(row)), np.empty(len(row))
         order, first = _samples_of_patterns(problem)

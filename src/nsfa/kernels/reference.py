@@ -153,6 +153,15 @@ class ReferenceKernels:
             scores[n] = solve_triangular(root, half + noise[n], lower=True, trans=1)
         return float(evidence)
 
+    def score_moments(self, problem: Projection) -> tuple[Floats, Floats, Floats]:
+        mean, variance = np.empty_like(problem.projection), np.empty_like(problem.projection)
+        evidence = np.empty(len(mean))
+        for n, a in enumerate(problem.projection):
+            precision = _sample_information(problem, n) + np.eye(len(a))
+            mean[n], variance[n] = np.linalg.solve(precision, a), np.diag(np.linalg.inv(precision))
+            evidence[n] = 0.5 * a @ mean[n] - 0.5 * np.linalg.slogdet(precision)[1]
+        return mean, variance, evidence
+
     def predict(self, problem: Projection, sample: Ints, row: Ints) -> tuple[Floats, Floats]:
         mean, variance = np.empty(len(row)), np.empty(len(row))
         for i, (n, d) in enumerate(zip(sample, row, strict=True)):

@@ -29,6 +29,53 @@ def information_of_pattern(p, problem, empty, full):
 
 
 @jit
+def inverse_root(root):
+    """L⁻¹ of a lower triangular L."""
+    size = root.shape[0]
+    inverse = np.zeros((size, size))
+    for i in range(size):
+        # row i from the rows above it
+        for k in range(i):
+            part = root[i, k] / root[i, i]
+            for j in range(np.uint64(k + 1)):
+                inverse[i, j] -= part * inverse[k, j]
+        inverse[i, i] = 1.0 / root[i, i]
+    return inverse
+
+
+@jit
+def moments_by_pattern(lo, hi, order, first, problem, mean, variance, evidence):
+    """Means and variances of the scores of the samples with missing patterns lo..hi, and their evidence (N,)."""
+    n_factors = problem.information.shape[0]
+    identity = np.eye(n_factors)
+    shared = problem.information + identity
+    spread = np.empty(n_factors)
+    for p in range(lo, hi):
+        root = np.linalg.cholesky(information_of_pattern(p, problem, identity, shared))
+        inverse = inverse_root(root)
+        samples = order[first[p] : first[p + 1]]
+        picked = np.empty((samples.shape[0], n_factors))
+        for i in range(samples.shape[0]):
+            for k in range(n_factors):
+                picked[i, k] = problem.projection[samples[i], k]
+        half = np.dot(picked, inverse.T)
+        picked = np.dot(half, inverse)
+        log_root = 0.0
+        for k in range(n_factors):
+            log_root += math.log(root[k, k])
+            spread[k] = 0.0
+            for i in range(k, n_factors):
+                spread[k] += inverse[i, k] * inverse[i, k]
+        for i in range(samples.shape[0]):
+            total = 0.0
+            for k in range(n_factors):
+                total += half[i, k] * half[i, k]
+                mean[samples[i], k] = picked[i, k]
+                variance[samples[i], k] = spread[k]
+            evidence[samples[i]] = 0.5 * total - log_root
+
+
+@jit
 def scores_complete(problem, scores, normals):
     """Scores when nothing is missing: all samples share Λ = L Lᵀ, so X = (A L⁻ᵀ + ε) L⁻¹ by two products.
 
@@ -36,16 +83,10 @@ def scores_complete(problem, scores, normals):
     """
     n_samples, n_factors = normals.shape
     root = np.linalg.cholesky(problem.information + np.eye(n_factors))
-    inverse = np.zeros((n_factors, n_factors))
+    inverse = inverse_root(root)
     log_root = 0.0
-    for i in range(n_factors):
-        log_root += math.log(root[i, i])
-        # row i of L⁻¹ from the rows above it
-        for k in range(i):
-            part = root[i, k] / root[i, i]
-            for j in range(np.uint64(k + 1)):
-                inverse[i, j] -= part * inverse[k, j]
-        inverse[i, i] = 1.0 / root[i, i]
+    for k in range(n_factors):
+        log_root += math.log(root[k, k])
     half = np.dot(problem.projection, inverse.T)
     total = 0.0
     for n in range(n_samples):
@@ -98,22 +139,22 @@ def predict_by_pattern(lo, hi, order, first, problem, entry, row, mean, variance
     n_factors = problem.information.shape[0]
     identity = np.eye(n_factors)
     shared = problem.information + identity
-    b, w = np.empty(n_factors), np.empty(n_factors)
     for p in range(lo, hi):
-        factor = np.linalg.cholesky(information_of_pattern(p, problem, identity, shared))
+        inverse = inverse_root(np.linalg.cholesky(information_of_pattern(p, problem, identity, shared)))
         for position in range(first[p], first[p + 1]):
             n = order[position]
-            for k in range(n_factors):
-                b[k] = problem.projection[n, k]
-            solve_lower(factor, b)
-            for place in range(entry[n], entry[n + 1]):
+            wanted = row[entry[n] : entry[n + 1]]
+            picked = np.empty((wanted.shape[0], n_factors))
+            for i in range(wanted.shape[0]):
                 for k in range(n_factors):
-                    w[k] = problem.loadings[row[place], k]
-                solve_lower(factor, w)
-                mean[place], variance[place] = 0.0, 0.0
+                    picked[i, k] = problem.loadings[wanted[i], k]
+            w, b = np.dot(picked, inverse.T), np.dot(inverse, problem.projection[n])
+            for i in range(wanted.shape[0]):
+                centre, spread = 0.0, 0.0
                 for k in range(n_factors):
-                    mean[place] += w[k] * b[k]
-                    variance[place] += w[k] * w[k]
+                    centre += w[i, k] * b[k]
+                    spread += w[i, k] * w[i, k]
+                mean[entry[n] + i], variance[entry[n] + i] = centre, spread
 
 
 @jit

@@ -43,9 +43,11 @@ class Gamma:
 
 @dataclass(frozen=True)
 class Priors:
-    """Hyperparameters, on the scale of centred and scaled data: all ones, and the slab precisions' rate learned.
+    """Hyperparameters, on the scale of centred and scaled data: ones, but for two that would speak too loudly.
 
-    ``Priors.paper()`` has that rate fixed at one too, as in the paper's main text.
+    The slab precisions' rate is learned. The noise precisions' Gamma(0.5, 0.2) weighs as much as one observation of
+    variance 0.4; Gamma(1, 1) weighs as two of variance 1, which hides how little noise a small table has.
+    ``Priors.paper()`` has all at one, as in the paper's main text.
 
     noise: Gamma(a, b) of the noise precisions; with ``noise="shared"`` b is drawn from ``noise_rate``.
     loading_shape, loading_rate: Gamma(c, d) of the slab precisions; a number fixes d, a ``Gamma`` has it drawn.
@@ -55,7 +57,7 @@ class Priors:
     urn: prior of the Dirichlet process' concentration, or a number to fix it.
     """
 
-    noise: Gamma = Gamma(1.0, 1.0)
+    noise: Gamma = Gamma(0.5, 0.2)
     noise_rate: Gamma = Gamma(1.0, 1.0)
     loading_shape: float = 1.0
     loading_rate: float | Gamma = Gamma(1.0, 1.0)
@@ -68,7 +70,7 @@ class Priors:
     @classmethod
     def paper(cls) -> Priors:
         """Knowles & Ghahramani's hyperparameters: every shape and rate is one, and nothing shares power."""
-        return cls(loading_rate=1.0)
+        return cls(noise=Gamma(1.0, 1.0), loading_rate=1.0)
 
     def __post_init__(self) -> None:
         for item in fields(self):

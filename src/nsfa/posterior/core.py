@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,11 @@ from nsfa.kernels import Bools, Floats, Ints, get_kernels
 from nsfa.metrics import log_mean_density
 from nsfa.model.priors import LOG_2PI
 from nsfa.model.spec import ModelSpec
+from nsfa.posterior.align import Alignment, align
+from nsfa.posterior.consensus import SCORE_DRAWS, Consensus, aligned_draws, build, evenly, score_means
 from nsfa.posterior.diagnostics import Diagnostics, diagnose
-from nsfa.posterior.predict import Entries, predictive_moments
+from nsfa.posterior.predict import Entries, predictive_moments, summarise
+from nsfa.posterior.project import sample_moments
 from nsfa.runner import ChainResult
 
 LABEL_FREE = {
@@ -112,7 +116,10 @@ class Posterior:
             )
         scale = self.data.scale[np.nonzero(mask)[1]]
         y = (truth[mask] - self.data.center[np.nonzero(mask)[1]]) / scale
-        logs = [-0.5 * (LOG_2PI + np.log(m.variance) + (y - m.mean) ** 2 / m.variance) for m in self._moments(entries)]
+        logs = [
+            -0.5 * (LOG_2PI + np.log(m.variance) + (y - m.mean) ** 2 / m.variance)
+            for m in self._moments(self.data, self.draws, entries, fitted=True)
+        ]
         out: Floats = log_mean_density(logs) - np.log(scale)
         return out
 
@@ -120,24 +127,117 @@ class Posterior:
         """Posterior mean of entries that were missing in the fit, in the user's units and in row order."""
         mask, entries = self._entries(where)
         column = np.nonzero(mask)[1]
-        mean = np.mean([m.mean for m in self._moments(entries)], axis=0)
+        mean = np.mean([m.mean for m in self._moments(self.data, self.draws, entries, fitted=True)], axis=0)
         out: Floats = mean * self.data.scale[column] + self.data.center[column]
         return out
 
-    def impute(self, table: Floats) -> Floats:
-        """The fitted table with its holes filled by posterior means; features that do not vary get their value."""
-        filled, holes = table.copy(), np.isnan(table)
-        flat = np.setdiff1d(np.arange(self.data.n_features), self.data.kept)
-        filled[:, flat] = np.where(holes[:, flat], self.data.center[flat], table[:, flat])
-        holes[:, flat] = False
-        if holes.any():
-            filled[holes] = self.predict_missing(holes)
-        return filled
+    @cached_property
+    def _alignment(self) -> Alignment:
+        with threadpool_limits(1):
+            return align(self.draws, dense=self.spec.pattern == "dense")
 
-    def _moments(self, entries: Entries) -> Any:
+    @cached_property
+    def _consensus(self) -> Consensus:
+        with threadpool_limits(1):
+            return build(self.data, self.chains, self._alignment, get_kernels("numba"))
+
+    def alignment(self) -> Alignment:
+        """Which factors of the draws are the same; computed once."""
+        return self._alignment
+
+    def consensus(self, min_support: float = 0.5, level: float = 0.9) -> Consensus:
+        """Factors found in more than ``min_support`` of the draws, with intervals of probability ``level``."""
+        if (min_support, level) == (0.5, 0.9):
+            return self._consensus
+        for name, value in (("min_support", min_support), ("level", level)):
+            if not 0 < value < 1:
+                raise ValueError(f"{name} must lie between 0 and 1. Got {value!r}.")
+        with threadpool_limits(1):
+            return build(self.data, self.chains, self._alignment, get_kernels("numba"), min_support, level)
+
+    def summary(self) -> Any:
+        """A pandas DataFrame with a row per consensus factor; see ``Consensus.summary``."""
+        return self.consensus().summary()
+
+    def aligned(self) -> tuple[Floats, Bools]:
+        """Loadings (chains, draws, n_features, K) on the consensus factors, in the user's units, and which are active.
+
+        Zeros where a draw lacks the factor. As large as it says: for small tables and for ArviZ.
+        """
+        loadings = aligned_draws(self.data, self.draws, self._alignment, self.consensus())
+        shape = (len(self.chains), len(self.chains[0]), *loadings.shape[1:])
+        return loadings.reshape(shape), (loadings != 0).reshape(shape)
+
+    def transform(self, X: Any) -> tuple[Floats, Floats]:
+        """Posterior mean and standard deviation (n_samples, K) of the scores of samples, old or new."""
+        consensus = self.consensus()
+        with threadpool_limits(1):
+            mean, deviation = score_means(
+                self.data.like(X), self.draws, self._alignment, consensus.pivot, get_kernels("numba")
+            )
+        return mean * consensus.sign, deviation
+
+    def log_density(self, X: Any) -> Floats:
+        """Log density of samples, old or new, scores integrated out and averaged over draws, in the user's units.
+
+        Missing entries are integrated out; features that did not vary in the fit are left out.
+        """
+        data, kernels = self.data.like(X), get_kernels("numba")
+        with threadpool_limits(1):
+            logs = [sample_moments(data, draw, kernels).log_density for draw in self._some_draws()]
+        log_scale = np.log(data.scale[data.kept])
+        units = log_scale.sum() if data.missing is None else log_scale @ ~data.missing
+        out: Floats = log_mean_density(logs) - units
+        return out
+
+    def covariance(self) -> Floats:
+        """Posterior mean of GGᵀ + Ψ (n_features, n_features), in the user's units."""
+        total = np.zeros((len(self.data.kept),) * 2)
+        some = self._some_draws()
+        for draw in some:
+            g = draw.loadings()
+            total += g @ g.T
+            total[np.diag_indices_from(total)] += 1.0 / draw.noise_precision
+        scale = self.data.scale[self.data.kept]
+        out = np.zeros((self.data.n_features,) * 2)
+        out[np.ix_(self.data.kept, self.data.kept)] = total / len(some) * np.outer(scale, scale)
+        return out
+
+    def impute(self, X: Any, level: float | None = None) -> Any:
+        """A table, the fitted one or another, with its holes filled by posterior means.
+
+        With ``level``, also the bounds of the central predictive intervals: (filled, lower, upper), each of X's shape
+        and all equal to X where it was observed. Features that did not vary in the fit are filled with their value.
+        """
+        table = as_float_table(X)
+        data = self.data.like(table)
+        filled, holes = table.copy(), np.isnan(table)
+        flat = np.setdiff1d(np.arange(data.n_features), data.kept)
+        filled[:, flat] = np.where(holes[:, flat], data.center[flat], table[:, flat])
+        holes[:, flat] = False
+        bounds = filled.copy(), filled.copy()
+        if holes.any():
+            entries, column = _modelled(data, holes), np.nonzero(holes)[1]
+            draws = self._some_draws()
+            moments = self._moments(data, draws, entries, fitted=self.data.is_from(table))
+            for target, values in zip((filled, *bounds), summarise(moments, len(draws), level), strict=False):
+                target[holes] = values * data.scale[column] + data.center[column]
+        return filled if level is None else (filled, *bounds)
+
+    def to_arviz(self, *, log_likelihood: bool = False, posterior_predictive: bool = False) -> Any:
+        """The draws for ArviZ: see ``nsfa.draws.arviz.to_arviz``."""
+        from nsfa.draws.arviz import to_arviz
+
+        return to_arviz(self, log_likelihood=log_likelihood, posterior_predictive=posterior_predictive)
+
+    def _some_draws(self) -> list[Draw]:
+        """Evenly spaced draws, enough for averages over them."""
+        return [self.draws[i] for i in evenly(len(self.draws), SCORE_DRAWS)]
+
+    def _moments(self, data: Observed, draws: list[Draw], entries: Entries, fitted: bool) -> Any:
         kernels = get_kernels("numba")
         with threadpool_limits(1):
-            yield from predictive_moments(self.data, self.draws, entries, kernels)
+            yield from predictive_moments(data, draws, entries, kernels, fitted)
 
     def _entries(self, where: Any) -> tuple[Bools, Entries]:
         """Check a mask of the user's table and find its entries in the modelled one."""
@@ -145,12 +245,17 @@ class Posterior:
         expected = (self.data.shape[1], self.data.n_features)
         if mask.dtype != np.bool_ or mask.shape != expected:
             raise ValueError(f"where must be a boolean mask of shape {expected}. Got {mask.dtype} {mask.shape}.")
-        position = np.full(self.data.n_features, -1)
-        position[self.data.kept] = np.arange(len(self.data.kept))
-        sample, column = np.nonzero(mask)
-        row = position[column]
-        if (row < 0).any():
+        entries = _modelled(self.data, mask)
+        if (entries.row < 0).any():
             raise ValueError("where must not mark features that do not vary: they have no predictive density.")
-        if self.data.missing is None or not self.data.missing[row, sample].all():
+        if self.data.missing is None or not self.data.missing[entries.row, entries.sample].all():
             raise ValueError("where must mark only entries that were missing (NaN) in the fit; others were seen by it.")
-        return mask, Entries(sample, row)
+        return mask, entries
+
+
+def _modelled(data: Observed, mask: Bools) -> Entries:
+    """The True entries of a mask of the user's table, in the modelled one; −1 for features that are not in it."""
+    position = np.full(data.n_features, -1)
+    position[data.kept] = np.arange(len(data.kept))
+    sample, column = np.nonzero(mask)
+    return Entries(sample, position[column])

@@ -1,15 +1,20 @@
-"""Predictions for entries that were missing in the fit, draw by draw, with the scores integrated out."""
+"""Predictions of entries of a table, draw by draw, with the scores integrated out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from nsfa.data import Observed
 from nsfa.draws import Draw
 from nsfa.kernels import Floats, Ints, Kernels, Projection
+from nsfa.posterior.project import cluster_fits, project
+
+# Predictive draws kept for intervals are thinned to stay below this many bytes.
+INTERVAL_BYTES = 200_000_000
 
 
 class Entries(NamedTuple):
@@ -26,22 +31,58 @@ class Moments(NamedTuple):
     variance: Floats
 
 
-def predictive_moments(data: Observed, draws: list[Draw], entries: Entries, kernels: Kernels) -> Iterator[Moments]:
+def predictive_moments(
+    data: Observed, draws: Iterable[Draw], entries: Entries, kernels: Kernels, fitted: bool
+) -> Iterator[Moments]:
     """For each draw, y_dn | observed entries of sample n ~ N(g_d·E[x_n], g_dᵀ Cov[x_n] g_d + 1/τ_d).
 
     Integrating the scores out given (G, τ) gives the same predictive density as averaging over drawn scores, with less
-    Monte Carlo error. Where scores are part of the draw (Dirichlet process) they are used as they are.
+    Monte Carlo error. Dirichlet-process scores are part of the draw: those of a ``fitted`` table are used as they are,
+    new samples mix over its clusters.
     """
     for draw in draws:
-        tau, loadings = draw.noise_precision, draw.loadings()
-        noise = 1.0 / tau[entries.row]
-        if draw.scores is not None:
-            mean = np.einsum("ik,ik->i", loadings[entries.row], draw.scores[entries.sample])
-            yield Moments(mean, noise)
-        elif draw.n_factors == 0:
+        noise = 1.0 / draw.noise_precision[entries.row]
+        if draw.n_factors == 0:
             yield Moments(np.zeros(len(noise)), noise)
+        elif draw.scores is not None and fitted:
+            mean = np.einsum("ik,ik->i", draw.loadings()[entries.row], draw.scores[entries.sample])
+            yield Moments(mean, noise)
         else:
-            projection, information = kernels.project(data, loadings, tau)
-            problem = Projection(projection, information, loadings, tau, data.pattern, data.pattern_holes)
+            problem = project(data, draw, kernels)
             mean, variance = kernels.predict(problem, entries.sample, entries.row)
+            if draw.scores is not None:
+                mean, variance = _over_clusters(problem, draw, entries, Moments(mean, variance), kernels)
             yield Moments(mean, variance + noise)
+
+
+def summarise(moments: Iterable[Moments], n_draws: int, level: float | None) -> list[Floats]:
+    """Posterior mean of entries over the draws, and with ``level`` the bounds of their central predictive intervals.
+
+    Bounds are quantiles of one predictive draw per posterior draw, thinned where there are very many entries.
+    """
+    if level is not None and not 0 < level < 1:
+        raise ValueError(f"level must lie between 0 and 1. Got {level!r}.")
+    total: Floats | float = 0.0
+    rng, drawn, step = np.random.default_rng(0), [], 1
+    for i, (mean, variance) in enumerate(moments):
+        total = total + mean / n_draws
+        if level is not None:
+            if i == 0:
+                step = max(1, -(-n_draws * 4 * len(mean) // INTERVAL_BYTES))
+            if i % step == 0:
+                drawn.append((mean + np.sqrt(variance) * rng.standard_normal(len(mean))).astype(np.float32))
+    if level is None:
+        return [np.asarray(total)]
+    tail = (1 - level) / 2
+    return [np.asarray(total), *np.quantile(np.array(drawn), [tail, 1 - tail], axis=0, method="weibull")]
+
+
+def _over_clusters(problem: Projection, draw: Draw, entries: Entries, alone: Moments, kernels: Kernels) -> Moments:
+    """Mean and variance of g_d·x_n over the draw's clusters and over scores of the sample's own."""
+    values, sizes, fit = cluster_fits(problem, draw)
+    own = np.log(draw.scalars["urn_concentration"]) + kernels.score_moments(problem)[2]
+    weight = softmax(np.column_stack([np.log(sizes) + fit, own]), axis=1)[entries.sample]
+    each = problem.loadings[entries.row] @ values.T
+    mean = np.einsum("ic,ic->i", weight[:, :-1], each) + weight[:, -1] * alone.mean
+    square = np.einsum("ic,ic->i", weight[:, :-1], each**2) + weight[:, -1] * (alone.variance + alone.mean**2)
+    return Moments(mean, np.maximum(square - mean**2, 0.0))

@@ -1,0 +1,183 @@
+"""The draws in ArviZ's form: named arrays with dimensions chain, draw, observation, feature, factor."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+from nsfa.draws.draw import Draw
+from nsfa.kernels import Floats, Kernels, get_kernels
+from nsfa.kernels.streams import fresh_key
+
+if TYPE_CHECKING:
+    from nsfa.posterior import Posterior
+
+# Beyond this many (2 GB) the loadings of all draws are left out.
+LARGEST = 250_000_000
+
+# The samples' dimension: ArviZ itself calls "sample" what it makes of chain and draw, so that extract() would fail.
+SAMPLES = "observation"
+DIMS = {
+    "noise_variance": ["feature"],
+    "loadings": ["feature", "factor"],
+    "active": ["feature", "factor"],
+    "X": [SAMPLES, "feature"],
+}
+
+
+def to_arviz(posterior: Posterior, *, log_likelihood: bool = False, posterior_predictive: bool = False) -> Any:
+    """The draws as ``arviz.InferenceData`` (ArviZ 0.x) or ``xarray.DataTree`` (ArviZ 1.x), in the user's units.
+
+    Summaries and trace plots mean something for the quantities that do not depend on the factors' labels: n_components,
+    n_active, concentration, stickiness, loading_power, noise_variance. Loadings are aligned to the consensus factors.
+
+    Parameters
+    ----------
+    posterior
+        What to convert.
+    log_likelihood
+        Add the log density of every sample's observed entries, scores integrated out: (chain, draw, observation).
+    posterior_predictive
+        Add a replicate of the table for every draw, (chain, draw, observation, feature): scores drawn given the
+        sample's observed entries, then noise. It depends on the seed of the fit alone.
+
+    Groups
+    ------
+    posterior : the scalars (loading_power is Σg² on the model's scale); noise_variance (feature); loadings and active
+        (feature, factor), zero and False where a draw lacks the factor, left out with a warning above 2 GB.
+    sample_stats : lp (log joint density), n_factors, births_accepted (share of features), seconds since the start.
+    observed_data : the table X, NaN where missing; features that do not vary have their value.
+    log_likelihood, posterior_predictive : X, on request.
+    """
+    arviz = _arviz()
+    parameters, n_factors = _parameters(posterior)
+    groups = {
+        "posterior": parameters,
+        "sample_stats": _sample_stats(posterior),
+        "observed_data": {"X": _table(posterior)},
+    }
+    if log_likelihood:
+        groups["log_likelihood"] = {"X": _each_draw(posterior, _log_density(posterior))}
+    if posterior_predictive:
+        groups["posterior_predictive"] = {"X": _each_draw(posterior, _replicate(posterior))}
+    data = posterior.data
+    coords = {
+        "feature": list(data.feature_names or (f"feature {d}" for d in range(data.n_features))),
+        "factor": np.arange(n_factors),
+        SAMPLES: np.arange(data.shape[1]),
+    }
+    if arviz.__version__.startswith("0."):
+        return arviz.from_dict(**groups, coords=coords, dims=DIMS)
+    return arviz.from_dict(groups, coords=coords, dims=DIMS)
+
+
+def _arviz() -> Any:
+    with warnings.catch_warnings():
+        # ArviZ 0.x announces 1.0 when it is imported
+        warnings.simplefilter("ignore", FutureWarning)
+        try:
+            import arviz
+        except ImportError:
+            raise ImportError("to_arviz needs ArviZ: pip install 'nsfa[arviz]'.") from None
+    return arviz
+
+
+def _parameters(posterior: Posterior) -> tuple[dict[str, Any], int]:
+    """The variables of the group "posterior", and the number of aligned factors."""
+    spec = posterior.spec
+    out: dict[str, Any] = {
+        "n_components": posterior.n_components,
+        "n_active": posterior.trace("n_active").astype(np.int64),
+    }
+    if spec.pattern in ("ibp", "finite"):
+        out["concentration"] = posterior.trace("concentration")
+        if spec.stickiness == "infer":
+            out["stickiness"] = posterior.trace("stickiness")
+    out["loading_power"] = posterior.trace("loading_power")
+    out["noise_variance"] = _each_draw(posterior, lambda draw, _: _noise_variance(posterior, draw))
+    n_factors = posterior.consensus().n_factors
+    entries = posterior.n_components.size * posterior.data.n_features * n_factors
+    if entries <= LARGEST:
+        out["loadings"], out["active"] = posterior.aligned()
+    else:
+        warnings.warn(
+            f"The loadings of all draws are left out: they would take {8e-9 * entries:.0f} GB. "
+            "Posterior.consensus() has their means, intervals and inclusion probabilities.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return out, n_factors
+
+
+def _noise_variance(posterior: Posterior, draw: Draw) -> Floats:
+    """Noise variances (n_features,) in the user's units; 0 for features that do not vary."""
+    data = posterior.data
+    out = np.zeros(data.n_features)
+    out[data.kept] = data.scale[data.kept] ** 2 / draw.noise_precision
+    return out
+
+
+def _sample_stats(posterior: Posterior) -> dict[str, Any]:
+    return {
+        "lp": posterior.trace("log_joint"),
+        "n_factors": posterior.n_components,
+        "births_accepted": posterior.trace("births_accepted") / posterior.data.shape[0],
+        "seconds": posterior.trace("seconds"),
+    }
+
+
+def _table(posterior: Posterior) -> Floats:
+    """The fitted table (n_samples, n_features) in the user's units, NaN where missing."""
+    data = posterior.data
+    values = data.values.toarray() - data.offset[:, None] if sp.issparse(data.values) else data.values  # type: ignore[index]
+    return _to_user(posterior, values if data.missing is None else np.where(data.missing, np.nan, values))
+
+
+def _to_user(posterior: Posterior, values: Floats) -> Floats:
+    """(D, N) on the model's scale to (n_samples, n_features) in the user's units."""
+    data = posterior.data
+    out = np.tile(data.center, (values.shape[1], 1))
+    out[:, data.kept] += values.T * data.scale[data.kept]
+    return out
+
+
+def _each_draw(posterior: Posterior, of: Callable[[Draw, Kernels], Floats]) -> Floats:
+    """A function of every draw, stacked as (chains, draws, ...)."""
+    kernels = get_kernels("numba")
+    with threadpool_limits(1):
+        return np.array([[of(draw, kernels) for draw in chain] for chain in posterior.chains])
+
+
+def _log_density(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
+    """Log densities (n_samples,) of the samples under one draw, per unit of the user's table."""
+    from nsfa.posterior.project import sample_moments
+
+    data = posterior.data
+    log_scale = np.log(data.scale[data.kept])
+    units = log_scale.sum() if data.missing is None else log_scale @ ~data.missing
+    return lambda draw, kernels: sample_moments(data, draw, kernels).log_density - units
+
+
+def _replicate(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
+    """A new table (n_samples, n_features) under one draw: the same samples, measured again."""
+    from nsfa.posterior.project import project
+
+    data = posterior.data
+    # two words: the chains' own streams are keyed by one
+    rng = np.random.default_rng(np.random.SeedSequence(posterior.seed, spawn_key=(0, 0)))
+
+    def one(draw: Draw, kernels: Kernels) -> Floats:
+        scores = np.zeros((data.shape[1], draw.n_factors))
+        if draw.scores is not None:
+            scores[:] = draw.scores
+        elif draw.n_factors:
+            kernels.draw_scores(project(data, draw, kernels), scores, fresh_key(rng))
+        noise = rng.standard_normal(data.shape) / np.sqrt(draw.noise_precision)[:, None]
+        return _to_user(posterior, draw.loadings() @ scores.T + noise)
+
+    return one

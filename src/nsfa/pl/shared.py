@@ -1,0 +1,133 @@
+"""What the plots share: reading a model, making axes, colours, and tick labels that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from sklearn.utils.validation import check_is_fitted
+
+from nsfa.model.spec import is_integer
+from nsfa.posterior import Posterior
+from nsfa.posterior.consensus import Consensus
+
+# Okabe & Ito's colours, less the yellow that white paper swallows
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+BLUE, GREY = COLOURS[0], "#8c8c8c"
+MOST_TICKS = 40
+TICK_SIZE = 8.0
+
+
+def posterior_of(model: Any) -> Posterior:
+    """The posterior of a fitted estimator, or ``model`` itself where it already is one."""
+    if hasattr(model, "fit"):
+        check_is_fitted(model)
+    posterior: Posterior = getattr(model, "posterior_", model)
+    if not hasattr(posterior, "trace"):
+        raise TypeError(f"model must be a fitted estimator of this package or its posterior. Got {_kind(model)}.")
+    return posterior
+
+
+def consensus_of(model: Any) -> Consensus:
+    """The consensus factors of a fitted estimator or posterior, or ``model`` itself where it already is a consensus."""
+    if isinstance(model, Consensus):
+        return model
+    if hasattr(model, "fit"):
+        check_is_fitted(model)
+    posterior = getattr(model, "posterior_", model)
+    if not hasattr(posterior, "consensus"):
+        raise TypeError(
+            f"model must be a fitted estimator of this package, its posterior or a Consensus. Got {_kind(model)}."
+        )
+    consensus: Consensus = posterior.consensus()
+    return consensus
+
+
+def _kind(thing: Any) -> str:
+    return type(thing).__name__
+
+
+def check_factor(factor: Any, n_factors: int) -> int:
+    """The number of a factor, from 0 to ``n_factors`` - 1."""
+    if not is_integer(factor) or not 0 <= factor < n_factors:
+        raise ValueError(f"a factor must be an int from 0 to {n_factors - 1}. Got {factor!r}.")
+    return int(factor)
+
+
+def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """``ax``, or the Axes of a new figure of that size in inches."""
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot as plt  # here, so that importing this module chooses no backend
+
+    new: Axes = plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return new
+
+
+def blank(ax: Axes | None, text: str = "no factors") -> Axes:
+    """Axes that say in words why there is nothing to see."""
+    ax = axes_or_new(ax, 4.0, 2.0)
+    ax.text(0.5, 0.5, text, ha="center", va="center", color="0.4", transform=ax.transAxes)
+    ax.set_axis_off()
+    return ax
+
+
+def within(low: float, value: float, high: float) -> float:
+    """``value``, kept between two bounds."""
+    return min(max(value, low), high)
+
+
+def inches(ax: Axes) -> tuple[float, float]:
+    """Width and height of the Axes."""
+    box = ax.get_window_extent()
+    return box.width / ax.figure.dpi, box.height / ax.figure.dpi
+
+
+def colours(n: int) -> list[Any]:
+    """``n`` colours that stay apart for colour-blind readers: named ones for a few, else steps of cividis."""
+    if n <= len(COLOURS):
+        return list(COLOURS[:n])
+    return list(factor_colourmap()(np.linspace(0.0, 1.0, n)))
+
+
+def factor_colourmap() -> Any:
+    """Cividis without its palest end, which is hard to see as a thin line on white."""
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(matplotlib.colormaps["cividis"](np.linspace(0.0, 0.9, 256)))
+
+
+def factor_ticks(ax: Axes, factors: Sequence[int] | None = None, *, n: int = 0) -> None:
+    """Number the factors along x at 0, 1, 2, ...: every one, or every second, fifth, ... where all do not fit."""
+    labels = list(range(n)) if factors is None else list(factors)
+    digits = len(str(max(labels, default=0)))
+    room = min(MOST_TICKS, inches(ax)[0] * 72 / ((0.6 * digits + 0.6) * TICK_SIZE))
+    step = next(s for s in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, len(labels)) if len(labels) <= s * room)
+    at = np.arange(0, len(labels), step)
+    ax.set_xticks(at, [str(labels[i]) for i in at], fontsize=TICK_SIZE)
+    ax.set_xlabel("factor")
+
+
+def name_ticks(ax: Axes, names: Sequence[str]) -> None:
+    """Write a name at y = 0, 1, 2, ..., as small as needed, or none at all where they do not fit."""
+    size = min(TICK_SIZE, 0.85 * inches(ax)[1] * 72 / max(len(names), 1))
+    if size < 4.5:
+        ax.set_yticks([])
+    else:
+        ax.set_yticks(np.arange(len(names)), [shorten(name) for name in names], fontsize=size)
+
+
+def shorten(name: Any, longest: int = 28) -> str:
+    """The text of a label, cut where it would push the plot off the page; a dollar sign starts no formula."""
+    text = str(name)
+    cut = text if len(text) <= longest else text[: longest - 1] + "…"
+    return cut.replace("$", r"\$")
+
+
+def percent(share: float) -> str:
+    """A share as text: 3.2 % below ten, else whole."""
+    value = 100.0 * share
+    return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"

@@ -1,0 +1,183 @@
+"""Which factor of one draw is which factor of another: draws differ in number, order and sign of their factors.
+
+Every draw is matched to a pivot by a signed permutation (Hungarian method on |cosine| of the loadings, factors may stay
+unmatched), the pivot becomes the mean of what was matched to it, and so on until nothing changes. Factors that recur
+without a counterpart found new columns of the pivot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from nsfa.draws import Draw
+from nsfa.kernels import Bools, Floats, Ints
+from nsfa.posterior.rotate import varimax
+
+# Two factors are the same from this |cosine| on; so are two columns of the pivot that hardly ever occur together.
+SAME = 0.6
+# Factors in a smaller share of the draws are not kept in the pivot.
+RARE = 0.1
+# The pivot is found on at most this many draws, evenly spread; then all are matched to it.
+PIVOT_DRAWS = 300
+# ... until no column turns further than this cosine from one round to the next.
+STABLE = 0.999
+_ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Per draw: the column of the pivot each of its factors is (−1: none), its sign, and its rotation (dense models).
+
+    ``pivot`` is (D, M): columns of unit length, on the model's scale.
+    """
+
+    pivot: Floats
+    factor: tuple[Ints, ...]
+    sign: tuple[Floats, ...]
+    rotation: tuple[Floats | None, ...]
+
+    def columns(self, i: int, keep: Ints) -> tuple[Ints, Ints, Floats]:
+        """For draw i: its factors that are among the pivot's columns ``keep``, their places there, their signs."""
+        place = np.full(self.pivot.shape[1], -1)
+        place[keep] = np.arange(len(keep))
+        own = np.flatnonzero(self.factor[i] >= 0)
+        where = place[self.factor[i][own]]
+        own, where = own[where >= 0], where[where >= 0]
+        return own, where, self.sign[i][own]
+
+    def support(self) -> Bools:
+        """Whether draw i contains column m of the pivot, (draws, M)."""
+        out = np.zeros((len(self.factor), self.pivot.shape[1]), dtype=np.bool_)
+        for i, factor in enumerate(self.factor):
+            out[i, factor[factor >= 0]] = True
+        return out
+
+
+def align(draws: Sequence[Draw], dense: bool) -> Alignment:
+    """Match the factors of all draws. ``dense`` models are rotated first (varimax): their own axes are arbitrary."""
+    rotation = _rotations(draws) if dense else [None] * len(draws)
+
+    def loadings(i: int) -> Floats:
+        return rotated(draws[i], rotation[i])
+
+    some = np.unique(np.linspace(0, len(draws) - 1, min(PIVOT_DRAWS, len(draws))).astype(int))
+    pivot = _find_pivot(loadings, some, _start(draws))
+    matches = [_match(pivot, loadings(i)) for i in range(len(draws))]
+    return Alignment(pivot, tuple(m[0] for m in matches), tuple(m[1] for m in matches), tuple(rotation))
+
+
+def rotated(draw: Draw, rotation: Floats | None) -> Floats:
+    """Loadings (D, K) of a draw, after its rotation."""
+    out = draw.loadings()
+    return out if rotation is None else out @ rotation
+
+
+def _start(draws: Sequence[Draw]) -> int:
+    """The draw to begin with: of median size, and among those the most probable."""
+    sizes = np.array([draw.n_factors for draw in draws])
+    typical = np.flatnonzero(sizes == np.sort(sizes)[len(sizes) // 2])
+    return max((int(i) for i in typical), key=lambda i: draws[i].scalars["log_joint"])
+
+
+def _rotations(draws: Sequence[Draw]) -> list[Floats | None]:
+    """Varimax of every draw, each begun where its predecessor's rotated loadings say it should end."""
+    out: list[Floats | None] = []
+    before: Floats | None = None
+    for draw in draws:
+        loadings = draw.loadings()
+        start = None
+        if before is not None and before.shape == loadings.shape:
+            u, _, v = np.linalg.svd(loadings.T @ before)
+            start = u @ v
+        rotation = varimax(loadings, start)
+        before = loadings @ rotation
+        out.append(rotation)
+    return out
+
+
+def _find_pivot(loadings: Callable[[int], Floats], which: Ints, start: int) -> Floats:
+    """Iterate matching and averaging over the draws ``which`` until the pivot is stable."""
+    pivot = _unit(loadings(start))
+    for _ in range(_ROUNDS):
+        n_features, n_columns = pivot.shape
+        total, together = np.zeros((n_features, n_columns)), np.zeros((n_columns, n_columns))
+        rest = _Newcomers(n_features)
+        for i in which:
+            g = loadings(i)
+            factor, sign = _match(pivot, g)
+            found = np.flatnonzero(factor >= 0)
+            total[:, factor[found]] += g[:, found] * sign[found]
+            together[np.ix_(factor[found], factor[found])] += 1
+            rest.add(g[:, factor < 0])
+        least = max(RARE * len(which), 2 if len(which) > 1 else 1)
+        kept = _without_twins(total, together, least)
+        new = _unit(np.hstack([total[:, kept], rest.common(least)]))
+        stable = len(kept) == new.shape[1] == n_columns and np.all((pivot * new).sum(axis=0) > STABLE)
+        pivot = new
+        if stable:
+            break
+    return pivot
+
+
+def _without_twins(total: Floats, together: Floats, least: float) -> Ints:
+    """Columns that are common enough, less those that another, more common one stands for."""
+    count = together.diagonal()
+    cosine = np.abs(_unit(total).T @ _unit(total))
+    kept: list[int] = []
+    for m in np.argsort(-count, kind="stable"):
+        twin = any(cosine[m, k] > SAME and together[m, k] < RARE * count[m] for k in kept)
+        if count[m] >= least and not twin:
+            kept.append(int(m))
+    return np.array(sorted(kept), dtype=np.int64)
+
+
+class _Newcomers:
+    """Factors without a counterpart in the pivot, gathered into groups of the same one; one per draw and group."""
+
+    _MOST = 400
+
+    def __init__(self, n_features: int) -> None:
+        self._total = np.zeros((n_features, 0))
+        self._count = np.zeros(0)
+
+    def add(self, g: Floats) -> None:
+        """Take in one draw's unmatched factors (D, any number)."""
+        factor, sign = _match(self._total, g)
+        found = np.flatnonzero(factor >= 0)
+        self._total[:, factor[found]] += g[:, found] * sign[found]
+        self._count[factor[found]] += 1
+        new = g[:, factor < 0]
+        self._total = np.hstack([self._total, new])
+        self._count = np.append(self._count, np.ones(new.shape[1]))
+        if len(self._count) > self._MOST:
+            top = np.argsort(-self._count, kind="stable")[: self._MOST // 2]
+            self._total, self._count = self._total[:, top], self._count[top]
+
+    def common(self, least: float) -> Floats:
+        """The groups with at least ``least`` members, as sums of loadings."""
+        return self._total[:, self._count >= least]
+
+
+def _unit(columns: Floats) -> Floats:
+    norm = np.linalg.norm(columns, axis=0)
+    out: Floats = columns / np.where(norm > 0, norm, 1.0)
+    return out
+
+
+def _match(pivot: Floats, g: Floats) -> tuple[Ints, Floats]:
+    """Column of the pivot (−1: none) and sign of every column of g."""
+    factor, sign = np.full(g.shape[1], -1), np.ones(g.shape[1])
+    if pivot.shape[1] == 0 or g.shape[1] == 0:
+        return factor, sign
+    cosine = _unit(pivot).T @ _unit(g)
+    # below SAME a pair is worth nothing, so that it cannot displace a true one
+    worth = np.where(np.abs(cosine) >= SAME, np.abs(cosine), 0.0)
+    rows, columns = linear_sum_assignment(-worth)
+    good = worth[rows, columns] > 0
+    factor[columns[good]] = rows[good]
+    sign[columns[good]] = np.sign(cosine[rows[good], columns[good]])
+    return factor, sign

@@ -1,0 +1,225 @@
+"""Consensus factors: what the draws of all chains agree on, in the user's units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nsfa.draws import Draw
+from nsfa.kernels import Bools, Floats, Ints, Kernels
+from nsfa.posterior.align import Alignment, rotated
+from nsfa.posterior.project import sample_moments
+
+if TYPE_CHECKING:
+    from nsfa.data import Observed
+
+# Intervals use evenly spaced draws, as many as keep their loadings below this many bytes.
+INTERVAL_BYTES = 200_000_000
+# Averages of scores over this many evenly spaced draws are as good as over all.
+SCORE_DRAWS = 400
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """Factors that recur over draws and chains, ordered by the variance they explain.
+
+    ``support`` says how often a factor is there; means, intervals and probabilities are over the draws that contain
+    it. A factor's sign makes its largest mean loading, on the scaled data, positive.
+
+    Attributes
+    ----------
+    loadings, lower, upper : (n_features, K)
+        Posterior mean and central interval of probability ``level`` of each loading, in the user's units.
+    inclusion : (n_features, K)
+        Share of those draws in which the loading is active: P(z = 1).
+    support : (K,)
+        Share of all draws that contain the factor.
+    chain_support : (chains, K)
+        The same for each chain.
+    variance_explained : (K,)
+        Mean over draws of Σ_d g² / Σ_d (Σ_k g² + noise variance), on the model's scale: sums to at most 1.
+    scores, scores_std : (n_samples, K)
+        Posterior mean and standard deviation of the training samples' scores.
+    feature_names : tuple of str
+        Names of the columns of the table, or "feature 0", "feature 1", ...
+    pivot, sign : (K,)
+        Each factor's column of the alignment's pivot, and whether it was turned over.
+    """
+
+    loadings: Floats
+    lower: Floats
+    upper: Floats
+    level: float
+    inclusion: Floats
+    support: Floats
+    chain_support: Floats
+    variance_explained: Floats
+    scores: Floats
+    scores_std: Floats
+    feature_names: tuple[str, ...]
+    pivot: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    sign: Floats = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def n_factors(self) -> int:
+        """Number of consensus factors."""
+        return int(self.loadings.shape[1])
+
+    def genes(self, factor: int, fdr: float = 0.05) -> Ints:
+        """Features of one factor at a Bayesian false-discovery rate, most certain first.
+
+        The longest list, by falling inclusion probability, whose expected share of wrong members, mean of (1 − P(z =
+        1)), is at most ``fdr``.
+        """
+        if not 0 < fdr < 1:
+            raise ValueError(f"fdr must lie between 0 and 1. Got {fdr!r}.")
+        inclusion = self.inclusion[:, factor]
+        order = np.lexsort((-np.abs(self.loadings[:, factor]), -inclusion))
+        error = np.cumsum(1.0 - inclusion[order]) / np.arange(1, len(order) + 1)
+        return order[: int(np.searchsorted(error, fdr, side="right"))]
+
+    def summary(self) -> Any:
+        """A pandas DataFrame with a row per factor: support, variance explained, genes at 5 % FDR, the top ones."""
+        import pandas as pd
+
+        lists = [self.genes(k) for k in range(self.n_factors)]
+        top = [", ".join(self.feature_names[d] for d in genes[:5]) for genes in lists]
+        return pd.DataFrame(
+            {
+                "support": self.support,
+                "chains": (self.chain_support > 0.5).sum(axis=0),
+                "variance_explained": self.variance_explained,
+                "n_features": [len(genes) for genes in lists],
+                "top_features": top,
+            },
+            index=pd.RangeIndex(self.n_factors, name="factor"),
+        )
+
+
+class _Aligned:
+    """Loadings of the draws with the consensus factors in order; scale, centre and rotation are applied here."""
+
+    def __init__(self, data: Observed, draws: Sequence[Draw], alignment: Alignment, keep: Ints) -> None:
+        self.data, self.draws, self.alignment, self.keep = data, draws, alignment, keep
+
+    def loadings(self, i: int) -> tuple[Floats, Bools]:
+        """Draw i on the model's scale (D, K), and which factors it contains (K,)."""
+        own, where, sign = self.alignment.columns(i, self.keep)
+        out = np.zeros((self.draws[i].shape[0], len(self.keep)))
+        out[:, where] = rotated(self.draws[i], self.alignment.rotation[i])[:, own] * sign
+        there = np.zeros(len(self.keep), dtype=np.bool_)
+        there[where] = True
+        return out, there
+
+    def to_user(self, values: Floats) -> Floats:
+        """(D, K) on the model's scale to (n_features, K) in the user's units."""
+        out = np.zeros((self.data.n_features, values.shape[1]))
+        out[self.data.kept] = values * self.data.scale[self.data.kept, None]
+        return out
+
+
+def build(
+    data: Observed,
+    chains: Sequence[Sequence[Draw]],
+    alignment: Alignment,
+    kernels: Kernels,
+    min_support: float = 0.5,
+    level: float = 0.9,
+) -> Consensus:
+    """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
+    draws = [draw for chain in chains for draw in chain]
+    keep = np.flatnonzero(alignment.support().mean(axis=0) > min_support)
+    aligned = _Aligned(data, draws, alignment, keep)
+    mean, inclusion, share = _averages(aligned)
+    # the largest mean loading is positive, and the factor that explains most comes first
+    sign = np.where(mean[np.abs(mean).argmax(axis=0), np.arange(len(keep))] < 0, -1.0, 1.0)
+    order = np.argsort(-share, kind="stable")
+    lower, upper = _intervals(aligned, inclusion, level)
+    lower, upper = np.where(sign > 0, lower, -upper), np.where(sign > 0, upper, -lower)
+    scores, deviation = score_means(data, draws, alignment, keep, kernels)
+    found = alignment.support()[:, keep].reshape(len(chains), len(chains[0]), len(keep))
+    shown = np.zeros((data.n_features, len(keep)))
+    shown[data.kept] = inclusion
+    names = data.feature_names or tuple(f"feature {d}" for d in range(data.n_features))
+    return Consensus(
+        loadings=aligned.to_user(mean * sign)[:, order],
+        lower=aligned.to_user(lower)[:, order],
+        upper=aligned.to_user(upper)[:, order],
+        level=level,
+        inclusion=shown[:, order],
+        support=found.mean(axis=(0, 1))[order],
+        chain_support=found.mean(axis=1)[:, order],
+        variance_explained=share[order],
+        scores=(scores * sign)[:, order],
+        scores_std=deviation[:, order],
+        feature_names=names,
+        pivot=keep[order],
+        sign=sign[order],
+    )
+
+
+def _averages(aligned: _Aligned) -> tuple[Floats, Floats, Floats]:
+    """Mean loadings and inclusion (D, K) given the factor, and each factor's share of the variance over all draws."""
+    mean = np.zeros((aligned.draws[0].shape[0], len(aligned.keep)))
+    inclusion, share, count = np.zeros_like(mean), np.zeros(len(aligned.keep)), np.zeros(len(aligned.keep))
+    for i, draw in enumerate(aligned.draws):
+        g, there = aligned.loadings(i)
+        mean += g
+        inclusion += g != 0
+        count += there
+        total = draw.scalars["loading_power"] + (1.0 / draw.noise_precision).sum()
+        share += np.einsum("dk,dk->k", g, g) / total
+    return mean / count, inclusion / count, share / len(aligned.draws)
+
+
+def _intervals(aligned: _Aligned, inclusion: Floats, level: float) -> tuple[Floats, Floats]:
+    """Central interval of every loading given the factor; [0, 0] where the loading is almost surely inactive."""
+    tail = (1 - level) / 2
+    rows, columns = np.nonzero(inclusion > tail)
+    lower, upper = np.zeros(inclusion.shape), np.zeros(inclusion.shape)
+    if len(rows) == 0:
+        return lower, upper
+    some = evenly(len(aligned.draws), max(INTERVAL_BYTES // (4 * len(rows)), 50))
+    values, present = np.empty((len(some), len(rows)), dtype=np.float32), np.empty((len(some), len(aligned.keep)), bool)
+    for row, i in enumerate(some):
+        g, present[row] = aligned.loadings(i)
+        values[row] = g[rows, columns]
+    for k in np.unique(columns):
+        own = columns == k
+        bounds = np.quantile(values[np.ix_(present[:, k], own)], [tail, 1 - tail], axis=0, method="weibull")
+        lower[rows[own], k], upper[rows[own], k] = bounds
+    return lower, upper
+
+
+def aligned_draws(data: Observed, draws: Sequence[Draw], alignment: Alignment, consensus: Consensus) -> Floats:
+    """Loadings of every draw on the consensus factors, (draws, n_features, K), in the user's units."""
+    aligned = _Aligned(data, draws, alignment, consensus.pivot)
+    return np.array([aligned.to_user(aligned.loadings(i)[0] * consensus.sign) for i in range(len(draws))])
+
+
+def evenly(n: int, at_most: int) -> Ints:
+    """At most ``at_most`` of 0, …, n − 1, evenly spread, the last one included."""
+    return np.unique(np.linspace(0, n - 1, min(n, at_most)).astype(np.int64))
+
+
+def score_means(
+    data: Observed, draws: Sequence[Draw], alignment: Alignment, keep: Ints, kernels: Kernels
+) -> tuple[Floats, Floats]:
+    """Posterior mean and standard deviation (N, K) of the samples' scores on the pivot's columns ``keep``.
+
+    Over the draws that contain the factor: in the others it has no scores.
+    """
+    shape = data.shape[1], len(keep)
+    mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
+    for i in evenly(len(draws), SCORE_DRAWS):
+        own, where, sign = alignment.columns(i, keep)
+        moments = sample_moments(data, draws[i], kernels, alignment.rotation[i])
+        mean[:, where] += moments.mean[:, own] * sign
+        square[:, where] += moments.variance[:, own] + moments.mean[:, own] ** 2
+        count[where] += 1
+    count = np.maximum(count, 1)
+    mean /= count
+    return mean, np.sqrt(np.maximum(square / count - mean**2, 0.0))

@@ -1,0 +1,84 @@
+"""Scores and densities of samples, old or new, under one draw of the loadings and the noise."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from nsfa.data import Observed
+from nsfa.draws import Draw
+from nsfa.kernels import Floats, Kernels, Projection
+from nsfa.model.priors import LOG_2PI
+
+
+class SampleMoments(NamedTuple):
+    """Mean and variance of every sample's scores (N, K), and the log density of its observed entries (N,)."""
+
+    mean: Floats
+    variance: Floats
+    log_density: Floats
+
+
+def project(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None) -> Projection:
+    """The samples' problem under one draw, its loadings rotated if so asked."""
+    loadings, tau = draw.loadings(), draw.noise_precision
+    loadings = loadings if rotation is None else loadings @ rotation
+    projection, information = kernels.project(data, loadings, tau)
+    return Projection(projection, information, loadings, tau, data.pattern, data.pattern_holes)
+
+
+def sample_moments(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None) -> SampleMoments:
+    """Scores given each sample's observed entries: x_n ~ N(Λ_n⁻¹ a_n, Λ_n⁻¹), and log N(y_n; 0, GGᵀ + Ψ).
+
+    Densities are on the model's scale. With Dirichlet-process scores a sample joins one of the draw's clusters or has
+    scores of its own, with the urn's probabilities.
+    """
+    base = noise_log_density(data, draw.noise_precision)
+    n_samples = data.shape[1]
+    if draw.n_factors == 0:
+        return SampleMoments(np.zeros((n_samples, 0)), np.zeros((n_samples, 0)), base)
+    problem = project(data, draw, kernels, rotation)
+    alone = SampleMoments(*kernels.score_moments(problem))
+    if draw.scores is not None:
+        alone = _join_clusters(problem, draw, alone)
+    return SampleMoments(alone.mean, alone.variance, base + alone.log_density)
+
+
+def noise_log_density(data: Observed, tau: Floats) -> Floats:
+    """Log density of every sample's observed entries if all were noise (N,)."""
+    log_tau = np.log(tau) - LOG_2PI
+    if data.offset is not None:
+        # Σ τ (v − offset)² without making v dense
+        square = data.values.multiply(data.values).T @ tau - 2.0 * (data.values.T @ (tau * data.offset))
+        return np.asarray(0.5 * (log_tau.sum() - square - tau @ data.offset**2))
+    power = np.einsum("dn,dn,d->n", data.values, data.values, tau)
+    total = np.full(data.shape[1], log_tau.sum()) if data.missing is None else log_tau @ ~data.missing
+    out: Floats = 0.5 * (total - power)
+    return out
+
+
+def _join_clusters(problem: Projection, draw: Draw, alone: SampleMoments) -> SampleMoments:
+    """The urn's mixture: cluster c with weight n_c N(y; G x_c, Ψ), own scores with weight α₀ N(y; 0, GGᵀ + Ψ)."""
+    values, sizes, fit = cluster_fits(problem, draw)
+    alpha = draw.scalars["urn_concentration"]
+    log_weight = np.column_stack([np.log(sizes) + fit, np.log(alpha) + alone.log_density])
+    total = logsumexp(log_weight, axis=1)
+    weight = np.exp(log_weight - total[:, None])
+    mean = weight[:, :-1] @ values + weight[:, -1:] * alone.mean
+    square = weight[:, :-1] @ values**2 + weight[:, -1:] * (alone.variance + alone.mean**2)
+    return SampleMoments(mean, np.maximum(square - mean**2, 0.0), total - np.log(sizes.sum() + alpha))
+
+
+def cluster_fits(problem: Projection, draw: Draw) -> tuple[Floats, Floats, Floats]:
+    """The draw's distinct scores (C, K), how many samples have each (C,), and a_n·x_c − ½ x_cᵀ M_n x_c (N, C)."""
+    values, sizes = np.unique(np.asarray(draw.scores, dtype=float), axis=0, return_counts=True)
+    # x_cᵀ M_n x_c = Σ over observed d of τ_d (g_d·x_c)²: the whole sum less the missing features', or those seen
+    contribution = problem.noise_precision[:, None] * (problem.loadings @ values.T) ** 2
+    holes = problem.holes
+    quadratic = np.empty((len(holes.rebuild), len(values)))
+    for p, rebuild in enumerate(holes.rebuild):
+        part = contribution[holes.entry[holes.pointer[p] : holes.pointer[p + 1]]].sum(axis=0)
+        quadratic[p] = part if rebuild else contribution.sum(axis=0) - part
+    return values, sizes.astype(float), problem.projection @ values.T - 0.5 * quadratic[problem.pattern]

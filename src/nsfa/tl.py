@@ -1,0 +1,297 @@
+"""Factor analysis of AnnData objects: fit, project new cells, test gene sets. Cells are samples, genes features."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import nsfa as package
+from nsfa.enrichment import GeneSets
+from nsfa.enrichment import enrich as enrich_consensus
+from nsfa.kernels import Bools, Floats
+from nsfa.posterior import Posterior
+from nsfa.posterior.consensus import Consensus
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+MODELS = ("nsfa", "sfa", "fa", "afa", "fok", "bfrm")
+# Cells with genes unknown to them are projected in dense blocks of at most so many entries.
+_BLOCK = 4_000_000
+
+
+def nsfa(
+    adata: AnnData,
+    *,
+    layer: str | None = None,
+    use_highly_variable: bool | None = None,
+    key_added: str = "nsfa",
+    model: str = "nsfa",
+    copy: bool = False,
+    return_model: bool = False,
+    **settings: Any,
+) -> Any:
+    """Fit a factor model to cells × genes and write its consensus factors into ``adata``.
+
+    Parameters
+    ----------
+    adata
+        In memory. Sparse values stay sparse; NaN in dense ones is missing. A view becomes an object of its own.
+    layer
+        The layer to fit; None is ``adata.X``.
+    use_highly_variable
+        Fit the genes marked in ``adata.var["highly_variable"]`` only. None: if there is such a column.
+    key_added
+        The stem of all names written.
+    model
+        "nsfa", or one with a fixed number of factors: "sfa", "fa", "afa", "fok", "bfrm" (they need n_components).
+    copy
+        Write into a copy of ``adata`` and return it.
+    return_model
+        Return the fitted estimator, which ``transform`` needs; it is not stored in ``adata``. With ``copy``, both.
+    settings
+        Those of the estimator: chains, tune, draws, random_state, ...
+
+    Writes
+    ------
+    obsm["X_nsfa"] : (n_obs, K) posterior mean scores.
+    varm["nsfa_loadings"], varm["nsfa_pip"] : (n_vars, K) posterior mean loadings, and the probability that a loading
+        is active. NaN for genes that were not fitted: nothing is known of them, which is not the same as zero.
+    uns["nsfa"] : params, version, seed; n_components (values of K and their shares of the draws); support,
+        chain_support and variance_explained of the factors; diagnostics with their verdict.
+    """
+    _check(adata)
+    estimator = _estimator(model, settings)
+    table, used = _table(adata, layer), _genes(adata, use_highly_variable)
+    names = tuple(adata.var_names.astype(str)[used])
+    estimator.fit(_named(table if used.all() else table[:, used], names))
+    # a sparse matrix has no names of its own
+    data = replace(estimator.posterior_.data, feature_names=names)
+    estimator.posterior_ = replace(estimator.posterior_, data=data)
+    params = _plain(estimator) | {"model": model, "use_highly_variable": not used.all()}
+    target = adata.copy() if copy else adata
+    _write(target, estimator.posterior_, used, key_added, params if layer is None else params | {"layer": layer})
+    wanted = ([target] if copy else []) + ([estimator] if return_model else [])
+    return tuple(wanted) if len(wanted) > 1 else next(iter(wanted), None)
+
+
+def transform(
+    adata: AnnData, model: Any, *, layer: str | None = None, key_added: str = "nsfa", return_std: bool = False
+) -> None:
+    """Project cells onto the factors of a fitted model: obsm["X_nsfa"] (n_obs, K), posterior mean scores.
+
+    Genes are matched by name. Those of the model that ``adata`` lacks count as missing, its other genes are ignored.
+
+    Parameters
+    ----------
+    adata
+        The cells, in the same units as those of the fit.
+    model
+        A fitted estimator, as of ``nsfa(..., return_model=True)``, or its posterior.
+    layer, key_added
+        As in ``nsfa``.
+    return_std
+        Also write the scores' posterior standard deviations, obsm["X_nsfa_std"].
+    """
+    _check(adata)
+    posterior = getattr(model, "posterior_", model)
+    if not isinstance(posterior, Posterior):
+        raise TypeError(
+            f"model must be a fitted estimator or its posterior. Got {type(model).__name__}; "
+            "use model = nsfa.tl.nsfa(adata, return_model=True)."
+        )
+    parts = [posterior.transform(block) for block in _blocks(_table(adata, layer), _match(adata, posterior))]
+    mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
+    with _writing(adata):
+        adata.obsm[f"X_{key_added}"] = mean
+        if return_std:
+            adata.obsm[f"X_{key_added}_std"] = deviation
+
+
+def enrich(
+    adata: AnnData, gene_sets: GeneSets, *, key: str = "nsfa", key_added: str = "enrichment", **settings: Any
+) -> Any:
+    """Test the stored factors against gene sets; the fitted genes are the universe.
+
+    Needs nothing but what ``nsfa`` wrote under ``key``. Returns a pandas DataFrame and stores it in
+    ``uns[key][key_added]``; see ``nsfa.enrichment.enrich`` for its columns and for the settings.
+    """
+    _check(adata)
+    table = enrich_consensus(_stored(adata, key), gene_sets, **settings)
+    with _writing(adata):
+        adata.uns[key] = {**adata.uns[key], key_added: table}
+    return table
+
+
+def _check(adata: Any) -> None:
+    try:
+        from anndata import AnnData
+    except ImportError:
+        raise ImportError("nsfa.tl needs anndata: pip install 'nsfa[anndata]'.") from None
+    if not isinstance(adata, AnnData):
+        raise TypeError(f"adata must be an AnnData object. Got {type(adata).__name__}; fit tables with nsfa.NSFA.")
+    if adata.isbacked:
+        raise ValueError("adata must be in memory. Got one backed by a file; use adata.to_memory().")
+
+
+def _estimator(model: str, settings: dict[str, Any]) -> Any:
+    """The unfitted estimator, or one sentence about a setting it does not have."""
+    if model not in MODELS:
+        raise ValueError(f"model must be one of {', '.join(map(repr, MODELS))}. Got {model!r}.")
+    kind = getattr(package, model.upper())
+    known = kind().get_params()
+    for name in settings:
+        if name not in known:
+            hint = "; it infers the number of factors, use model='sfa' to fix it" if name == "n_components" else ""
+            raise ValueError(f"Settings of {model} must be among {', '.join(known)}. Got {name!r}{hint}.")
+    return kind(**settings)
+
+
+def _table(adata: AnnData, layer: str | None) -> Any:
+    """Cells × genes: X or a layer."""
+    if layer is not None and layer not in adata.layers:
+        # anndata 0.13 lists X among the layers, as None
+        known = ", ".join(repr(name) for name in adata.layers if name is not None) or "no layers"
+        raise ValueError(f"layer must be None or a key of adata.layers. Got {layer!r}; there are: {known}.")
+    table = adata.X if layer is None else adata.layers[layer]
+    if table is None:
+        raise ValueError("adata.X must hold the data. Got None; name a layer.")
+    return table if sp.issparse(table) else np.asarray(table)
+
+
+def _genes(adata: AnnData, use_highly_variable: bool | None) -> Bools:
+    """Which genes to fit (n_vars,)."""
+    column = adata.var.get("highly_variable")
+    marked = column is not None and column.dtype == np.bool_
+    if use_highly_variable is None:
+        use_highly_variable = marked
+    if not use_highly_variable:
+        return np.ones(adata.n_vars, dtype=np.bool_)
+    if not marked:
+        given = "no such column" if column is None else f"dtype {column.dtype}"
+        raise ValueError(
+            f"adata.var['highly_variable'] must be boolean. Got {given}; mark such genes first, "
+            "or use use_highly_variable=False."
+        )
+    return np.asarray(column, dtype=np.bool_)
+
+
+def _named(table: Any, names: tuple[str, ...]) -> Any:
+    """A dense table with its genes' names, so that messages can use them; a sparse one as it is."""
+    if sp.issparse(table):
+        return table
+    import pandas as pd
+
+    return pd.DataFrame(table, columns=list(names))
+
+
+def _plain(estimator: Any) -> dict[str, Any]:
+    """The estimator's settings as HDF5 can hold them: no None, objects in words. The seed is stored apart."""
+    given = {k: v for k, v in estimator.get_params().items() if v is not None and k != "random_state"}
+    return {k: v if isinstance(v, (str, bool, int, float, np.generic)) else repr(v) for k, v in given.items()}
+
+
+def _write(adata: AnnData, posterior: Posterior, used: Bools, key: str, params: dict[str, Any]) -> None:
+    consensus = posterior.consensus()
+    wide = np.full((2, adata.n_vars, consensus.n_factors), np.nan)
+    wide[:, used] = consensus.loadings, consensus.inclusion
+    with _writing(adata):
+        adata.obsm[f"X_{key}"] = consensus.scores
+        adata.varm[f"{key}_loadings"], adata.varm[f"{key}_pip"] = wide
+        adata.uns[key] = _record(posterior, consensus, params)
+
+
+def _record(posterior: Posterior, consensus: Consensus, params: dict[str, Any]) -> dict[str, Any]:
+    """What is worth keeping of a fit, in types that a h5ad file gives back as they were."""
+    values, counts = np.unique(posterior.n_components, return_counts=True)
+    found = posterior.diagnostics()
+    columns = ("mean", "rhat", "ess_bulk", "ess_tail")
+    diagnostics: dict[str, Any] = {name: np.array([getattr(d, name) for d in found.table]) for name in columns}
+    diagnostics["quantity"] = np.array([d.quantity for d in found.table], dtype=object)
+    return {
+        "params": params,
+        "version": package.__version__,
+        # HDF5 has no integers beyond 64 bits
+        "seed": posterior.seed if posterior.seed < 2**63 else str(posterior.seed),
+        "n_components": {"values": values, "share": counts / counts.sum()},
+        "support": consensus.support,
+        "chain_support": consensus.chain_support,
+        "variance_explained": consensus.variance_explained,
+        "diagnostics": diagnostics | {"verdict": found.verdict, "converged": found.converged},
+    }
+
+
+@contextmanager
+def _writing(adata: AnnData) -> Iterator[None]:
+    """Where ``adata`` is written to; a view then becomes an object of its own, as documented, without a warning."""
+    from anndata import ImplicitModificationWarning
+
+    with warnings.catch_warnings():
+        if adata.is_view:
+            warnings.simplefilter("ignore", ImplicitModificationWarning)
+        yield
+
+
+def _match(adata: AnnData, posterior: Posterior) -> Any:
+    """Where each gene of the model is in ``adata`` (n_features,); -1 where it is not."""
+    names = posterior.data.feature_names
+    if names is None:
+        raise ValueError(
+            "model must know its genes' names. Got one fitted to a table without them; "
+            "fit it with nsfa.tl.nsfa or to a DataFrame."
+        )
+    here = adata.var_names.astype(str)
+    for owner, genes in (("adata", here), ("model", here.__class__(names))):
+        if not genes.is_unique:
+            twin = genes[genes.duplicated()][0]
+            raise ValueError(f"Genes must have different names to be matched. Got {twin!r} twice in the {owner}.")
+    where = here.get_indexer(list(names))
+    if (where < 0).all():
+        raise ValueError(
+            f"adata must have genes in common with the model. Got none: {here[0]!r}, ... here and {names[0]!r}, ... "
+            "in the model; use the same kind of names."
+        )
+    return where
+
+
+def _blocks(table: Any, where: Any) -> Iterator[Any]:
+    """The table with the model's genes as columns, NaN for those it lacks; sparse and whole if it lacks none."""
+    known = where >= 0
+    if known.all():
+        yield table[:, where]
+        return
+    size = max(_BLOCK // len(where), 1)
+    for start in range(0, table.shape[0], size):
+        part = table[start : start + size][:, where[known]]
+        block = np.full((part.shape[0], len(where)), np.nan)
+        block[:, known] = part.toarray() if sp.issparse(part) else part
+        yield block
+
+
+def _stored(adata: AnnData, key: str) -> Consensus:
+    """The consensus factors that ``nsfa`` wrote under ``key``. What it does not write (intervals) is NaN."""
+    if key not in adata.uns or f"{key}_loadings" not in adata.varm:
+        raise ValueError(f"adata must hold factors under {key!r}. Got none; run nsfa.tl.nsfa(adata) first.")
+    loadings, inclusion = (np.asarray(adata.varm[f"{key}_{name}"], dtype=float) for name in ("loadings", "pip"))
+    used = ~np.isnan(loadings).any(axis=1)
+    unknown: Floats = np.full((int(used.sum()), loadings.shape[1]), np.nan)
+    scores = np.asarray(adata.obsm[f"X_{key}"], dtype=float)
+    return Consensus(
+        loadings=loadings[used],
+        lower=unknown,
+        upper=unknown,
+        level=np.nan,
+        inclusion=inclusion[used],
+        support=adata.uns[key]["support"],
+        chain_support=adata.uns[key]["chain_support"],
+        variance_explained=adata.uns[key]["variance_explained"],
+        scores=scores,
+        scores_std=np.full_like(scores, np.nan),
+        feature_names=tuple(adata.var_names.astype(str)[used]),
+    )

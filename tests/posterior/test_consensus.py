@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+from test_align import draw_of
+
+from nsfa import AFA, BFRM, NSFA
+from nsfa.data import observe
+from nsfa.datasets import make_sparse_factors
+from nsfa.kernels import get_kernels
+from nsfa.posterior import consensus as module
+from nsfa.posterior.align import align
+from nsfa.posterior.consensus import build, evenly
+
+
+@pytest.fixture(scope="module")
+def planted():
+    data = make_sparse_factors(80, 40, 4, density=0.25, snr=20, missing=0.05, random_state=2)
+    model = NSFA(chains=2, tune=800, draws=300, concentration=1.0, random_state=1).fit(data.X)
+    return data, model, model.posterior_.consensus()
+
+
+@pytest.fixture
+def by_hand(rng):
+    """Two chains of two draws with known loadings: factor b is missing from one draw, a is turned over in another."""
+    a, b = np.array([2.0, -3.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0, 1.0])
+    draws = [np.column_stack(g) for g in ([a, b], [b, -1.2 * a], [a], [1.4 * a, b * 2])]
+    data = observe(rng.normal(size=(10, 4)))
+    draws = [draw_of(g) for g in draws]
+    return data, draws, build(data, [draws[:2], draws[2:]], align(draws, dense=False), get_kernels("reference"))
+
+
+def test_means_are_over_the_draws_that_contain_the_factor(by_hand):
+    data, _, found = by_hand
+    scale = data.scale
+    assert found.n_factors == 2
+    np.testing.assert_allclose(found.support, [1.0, 0.75])
+    np.testing.assert_allclose(found.chain_support, [[1.0, 1.0], [1.0, 0.5]])
+    # 1, 1.2, 1, 1.4 times a; the largest mean loading, −3, is made positive
+    np.testing.assert_allclose(found.loadings[:, 0], 1.15 * np.array([-2.0, 3.0, 0.0, 0.0]) * scale, rtol=1e-6)
+    np.testing.assert_allclose(found.loadings[:, 1], 4 / 3 * np.array([0.0, 0.0, 1.0, 1.0]) * scale, rtol=1e-6)
+    np.testing.assert_array_equal(found.inclusion, (found.loadings != 0).astype(float))
+    assert (found.lower <= found.loadings + 1e-9).all() and (found.loadings <= found.upper + 1e-9).all()
+
+
+def test_variance_explained_is_a_share_of_loadings_and_noise(by_hand):
+    _, draws, found = by_hand
+    total = [d.scalars["loading_power"] + 4 for d in draws]
+    np.testing.assert_allclose(
+        found.variance_explained[0], np.mean(np.array([1, 1.44, 1, 1.96]) * 13 / np.array(total)), rtol=1e-6
+    )
+    assert found.variance_explained.sum() <= 1
+    assert (np.diff(found.variance_explained) <= 0).all()
+
+
+def test_gene_list_keeps_the_expected_share_of_errors(by_hand):
+    found = by_hand[2]
+    inclusion = np.array([[0.99], [0.2], [0.97], [0.9]])
+    from dataclasses import replace
+
+    one = replace(found, inclusion=inclusion, loadings=np.ones((4, 1)))
+    # expected errors: .01, .04/2, .14/3, .94/4
+    assert one.genes(0, fdr=0.05).tolist() == [0, 2, 3]
+    assert one.genes(0, fdr=0.03).tolist() == [0, 2]
+    assert one.genes(0, fdr=0.001).tolist() == []
+    with pytest.raises(ValueError, match="fdr must lie between 0 and 1. Got 2"):
+        one.genes(0, fdr=2)
+
+
+def test_planted_factors_are_found(planted):
+    from nsfa.metrics import match_factors, pattern_precision_recall
+
+    data, model, found = planted
+    assert model.n_components_ == 4 and (found.support > 0.9).all()
+    precision, recall = pattern_precision_recall(data.active, found.inclusion > 0.5, data.loadings, found.loadings)
+    assert precision > 0.95 and recall > 0.85
+    true, hat, cosine = match_factors(data.loadings, found.loadings)
+    assert (np.abs(cosine) > 0.97).all()
+    for k, j in zip(true, hat, strict=True):
+        assert abs(np.corrcoef(data.scores[:, k], found.scores[:, j])[0, 1]) > 0.95
+
+
+def test_summary_has_a_row_per_factor(planted):
+    table = planted[1].posterior_.summary()
+    assert list(table.columns) == ["support", "chains", "variance_explained", "n_features", "top_features"]
+    assert len(table) == 4 and (table.chains == 2).all() and (table.n_features > 0).all()
+
+
+def test_other_support_and_level(planted):
+    posterior = planted[1].posterior_
+    wide, default = posterior.consensus(level=0.99), posterior.consensus()
+    assert (wide.upper - wide.lower >= default.upper - default.lower - 1e-9).all()
+    assert posterior.consensus(min_support=0.05).n_factors >= 4
+    with pytest.raises(ValueError, match="level must lie between 0 and 1. Got 1"):
+        posterior.consensus(level=1)
+
+
+def test_intervals_of_a_thinned_posterior_are_close(planted, monkeypatch):
+    posterior, found = planted[1].posterior_, planted[2]
+    monkeypatch.setattr(module, "INTERVAL_BYTES", 100)
+    thin = build(posterior.data, posterior.chains, posterior.alignment(), get_kernels("numba"))
+    assert np.abs(thin.upper - found.upper).max() < 0.3 and (thin.upper != found.upper).any()
+
+
+def test_evenly_spread_indices():
+    assert evenly(10, 3).tolist() == [0, 4, 9]
+    assert evenly(3, 10).tolist() == [0, 1, 2]
+
+
+def test_aligned_draws_average_to_the_consensus(planted):
+    _, model, found = planted
+    loadings, active = model.posterior_.aligned()
+    assert loadings.shape == (2, 300, 40, 4)
+    np.testing.assert_array_equal(active, loadings != 0)
+    np.testing.assert_allclose(loadings.mean(axis=(0, 1)), found.loadings * found.support, atol=1e-10)
+
+
+@pytest.mark.parametrize("model", [AFA, BFRM])
+def test_dense_and_clustered_models_have_a_consensus(model):
+    data = make_sparse_factors(50, 20, 2, density=0.5, snr=20, random_state=0)
+    found = model(2, chains=2, tune=200, draws=50, random_state=0).fit(data.X).posterior_.consensus()
+    assert found.n_factors == 2 and found.variance_explained.sum() > 0.5

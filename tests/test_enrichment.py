@@ -1,0 +1,226 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import fisher_exact, mannwhitneyu
+
+from nsfa.enrichment import enrich, read_gmt
+from nsfa.posterior.consensus import Consensus
+
+COMMON = ["factor", "gene_set", "overlap", "set_size", "list_size", "direction", "p", "fdr", "genes"]
+
+
+def consensus(loadings, inclusion=None, names=None):
+    """Consensus factors with given loadings; by default a loading is certainly active where it is not zero."""
+    loadings = np.asarray(loadings, dtype=float)
+    D, K = loadings.shape
+    return Consensus(
+        loadings=loadings,
+        lower=loadings,
+        upper=loadings,
+        level=0.9,
+        inclusion=(loadings != 0).astype(float) if inclusion is None else inclusion,
+        support=np.ones(K),
+        chain_support=np.ones((1, K)),
+        variance_explained=np.full(K, 0.1),
+        scores=np.zeros((4, K)),
+        scores_std=np.ones((4, K)),
+        feature_names=tuple(f"g{i}" for i in range(D)) if names is None else tuple(names),
+    )
+
+
+@pytest.fixture
+def two_factors():
+    """20 features; factor 0 has g0..g5 (g5 negative), factor 1 has g10..g13 (all negative)."""
+    loadings = np.zeros((20, 2))
+    loadings[:6, 0] = [3.0, 2.5, 2.0, 1.5, 1.0, -0.5]
+    loadings[10:14, 1] = [-1.0, -2.0, -3.0, -4.0]
+    return consensus(loadings)
+
+
+def genes(*numbers):
+    return [f"g{i}" for i in numbers]
+
+
+class TestGMT:
+    def test_reads_what_people_have(self, tmp_path):
+        path = tmp_path / "sets.gmt"
+        path.write_bytes("\ufeffcycle\thttp://x\tA\tB\tA\tC \t\r\n\r\n   \nempty\tno genes\nné\t\tD\n".encode())
+        assert read_gmt(path) == {"cycle": ["A", "B", "C"], "empty": [], "né": ["D"]}
+        assert read_gmt(str(path)) == read_gmt(path)
+
+    @pytest.mark.parametrize(
+        ("text", "sentence"),
+        [
+            ("a\tx\tA\n\nb x B\n", r"separated by tabs\. Got 'b x B' on line 3 of .*bad\.gmt; correct that line\."),
+            ("\tx\tA\n", "on line 1 of"),
+            ("a\tx\tA\nb\tx\tB\na\ty\tC\n", "different names. Got 'a' again on line 3 of"),
+        ],
+    )
+    def test_a_bad_line_is_named(self, tmp_path, text, sentence):
+        path = tmp_path / "bad.gmt"
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match=sentence):
+            read_gmt(path)
+
+    def test_a_long_bad_line_is_cut(self, tmp_path):
+        path = tmp_path / "bad.gmt"
+        path.write_text("x" * 500, encoding="utf-8")
+        with pytest.raises(ValueError, match=r"Got 'x{57}\.\.\.' on line 1"):
+            read_gmt(path)
+
+    def test_bytes_are_not_text(self, tmp_path):
+        path = tmp_path / "sets.gmt"
+        path.write_bytes(b"\x1f\x8b\x08\xff\xfe")
+        with pytest.raises(ValueError, match="must be plain UTF-8 text"):
+            read_gmt(path)
+
+
+class TestHypergeometric:
+    def test_a_row_is_fishers_exact_test(self, two_factors):
+        table = enrich(two_factors, {"first": genes(0, 1, 2, 5, 15, 99)})
+        assert list(table.columns) == [*COMMON[:5], "odds_ratio", *COMMON[5:]]
+        row = table[table.factor == 0].iloc[0]
+        odds, p = fisher_exact([[4, 2], [1, 13]], alternative="greater")
+        assert (row.overlap, row.set_size, row.list_size) == (4, 5, 6)
+        assert row.odds_ratio == pytest.approx(odds) and row.p == pytest.approx(p)
+        assert row.genes == "g0,g1,g2,g5" and row.direction == "+"
+        none = table[table.factor == 1].iloc[0]
+        assert (none.overlap, none.odds_ratio, none.p, none.genes) == (0, 0.0, 1.0, "")
+
+    def test_direction_is_that_of_most_of_the_overlap(self, two_factors):
+        sets = {"up": genes(0, 1, 5), "tie": genes(0, 5, 19), "down": genes(10, 11, 0)}
+        table = enrich(two_factors, sets).set_index(["factor", "gene_set"])
+        assert table.direction[0, "up"] == "+"
+        assert table.direction[0, "tie"] == "both"
+        assert table.direction[1, "down"] == "-"
+        assert table.direction[1, "up"] == "both"
+
+    def test_false_discovery_rates_count_every_test(self, two_factors):
+        sets = {f"s{i}": genes(i, i + 1, i + 2, i + 3) for i in range(10)}
+        table = enrich(two_factors, sets)
+        assert len(table) == 20
+        p = np.sort(table.p)
+        expected = np.minimum.accumulate((p * 20 / np.arange(1, 21))[::-1])[::-1]
+        np.testing.assert_allclose(np.sort(table.fdr), expected)
+        assert (table.groupby("factor").p.diff().dropna() >= 0).all()
+
+    def test_the_gene_list_is_that_at_the_asked_rate(self):
+        inclusion = np.zeros((20, 1))
+        inclusion[:4, 0] = [1.0, 0.99, 0.9, 0.6]
+        factors = consensus(inclusion * 2, inclusion)
+        sets = {"s": genes(1, 2, 3)}
+        assert enrich(factors, sets, fdr=0.05).iloc[0].genes == "g1,g2"
+        assert enrich(factors, sets, fdr=0.2).iloc[0].genes == "g1,g2,g3"
+
+    def test_a_list_inside_its_set_has_infinite_odds(self, two_factors):
+        table = enrich(two_factors, {"s": genes(*range(8))})
+        assert table[table.factor == 0].iloc[0].odds_ratio == np.inf
+
+
+class TestRank:
+    def test_without_ties_a_row_is_scipys_test(self, rng):
+        loadings = rng.normal(size=(60, 2))
+        member = rng.choice(60, 12, replace=False)
+        table = enrich(consensus(loadings), {"s": genes(*member)}, method="rank").set_index("factor")
+        assert list(table.reset_index().columns) == [*COMMON[:5], "score", *COMMON[5:]]
+        others = np.setdiff1d(np.arange(60), member)
+        for k in range(2):
+            size = np.abs(loadings[:, k])
+            known = mannwhitneyu(size[member], size[others], alternative="greater", method="asymptotic")
+            assert table.p[k] == pytest.approx(known.pvalue)
+            assert table.score[k] == pytest.approx(2 * known.statistic / (12 * 48) - 1)
+
+    def test_ties_do_not_make_small_sets_look_certain(self, rng):
+        """Under the null the share of p < 0.001 is at most about 0.001; scipy's normal curve gives ten times that."""
+        loadings = np.zeros((2000, 1))
+        loadings[:60, 0] = rng.normal(size=60)
+        sets = {f"s{i}": genes(*rng.choice(2000, 12, replace=False)) for i in range(5000)}
+        table = enrich(consensus(loadings), sets, method="rank")
+        assert (table.p < 1e-3).mean() < 3e-3
+        assert (table.p < 0.05).mean() == pytest.approx(0.05, abs=0.04)
+        assert table.fdr.min() > 0.05
+
+    def test_score_is_one_where_all_members_lead(self, rng):
+        loadings = np.r_[3 + rng.random(5), rng.random(30)][:, None]
+        row = enrich(consensus(loadings), {"s": genes(*range(5))}, method="rank").iloc[0]
+        assert row.score == pytest.approx(1.0) and row.direction == "+" and row.p < 1e-3
+        assert enrich(consensus(-loadings), {"s": genes(*range(5))}, method="rank").iloc[0].direction == "-"
+
+    def test_members_on_both_sides(self, rng):
+        loadings = np.r_[3 + rng.random(5), -3 - rng.random(5), rng.normal(size=40) / 10][:, None]
+        row = enrich(consensus(loadings), {"s": genes(*range(10))}, method="rank").iloc[0]
+        assert row.direction == "both" and row.p < 1e-4
+        assert row.overlap == 10
+
+    def test_nothing_to_rank_gives_p_one(self):
+        flat = consensus(np.zeros((10, 1)))
+        row = enrich(flat, {"s": genes(1, 2, 3)}, method="rank").iloc[0]
+        assert (row.p, row.score, row.overlap, row.direction) == (1.0, 0.0, 0, "both")
+        everything = enrich(consensus(np.arange(5.0)[:, None]), {"s": genes(*range(5))}, method="rank").iloc[0]
+        assert (everything.p, everything.score) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("method", ["hypergeometric", "rank"])
+class TestEmptyThings:
+    @pytest.mark.parametrize(
+        ("factors", "sets"),
+        [
+            (np.ones((6, 0)), {"s": genes(0, 1, 2)}),
+            (np.eye(6), {}),
+            (np.eye(6), {"s": []}),
+            (np.eye(6), {"s": genes(0, 1)}),
+        ],
+        ids=["no factors", "no sets", "empty set", "small set"],
+    )
+    def test_no_tests_is_an_empty_table(self, method, factors, sets):
+        table = enrich(consensus(factors), sets, method=method)
+        assert len(table) == 0 and set(COMMON) < set(table.columns)
+        full = enrich(consensus(np.eye(6)), {"s": genes(0, 1, 2)}, method=method)
+        assert (table.dtypes == full.dtypes).all() and list(table.columns) == list(full.columns)
+        assert len(pd.concat([table, full])) == 6
+
+    def test_unknown_genes_are_told_when_there_is_nothing_else(self, method, two_factors):
+        with pytest.warns(UserWarning, match="check that both use the same kind of name"):
+            assert len(enrich(two_factors, {"s": ["ENSG1", "ENSG2", "ENSG3"]}, method=method)) == 0
+
+    def test_sizes_count_genes_in_the_data(self, method, two_factors):
+        sets = {"three": genes(0, 1, 2, 77, 78), "five": genes(*range(5)), "twice": genes(3, 3, 3, 4)}
+        assert set(enrich(two_factors, sets, method=method).gene_set) == {"three", "five"}
+        assert set(enrich(two_factors, sets, method=method, max_size=3).gene_set) == {"three"}
+        assert set(enrich(two_factors, sets, method=method, min_size=1, max_size=2).gene_set) == {"twice"}
+
+    def test_a_file_and_its_dict_give_the_same(self, method, two_factors, tmp_path):
+        path = tmp_path / "s.gmt"
+        path.write_text("a\t-\tg0\tg1\tg2\nb\t-\tg10\tg11\tg12\n", encoding="utf-8")
+        sets = {"a": (g for g in genes(0, 1, 2)), "b": set(genes(10, 11, 12))}
+        pd.testing.assert_frame_equal(
+            enrich(two_factors, str(path), method=method), enrich(two_factors, sets, method=method)
+        )
+
+
+def test_factors_without_genes_are_not_tested(two_factors):
+    lost = consensus(two_factors.loadings, two_factors.inclusion * [1.0, 0.4])
+    assert set(enrich(lost, {"s": genes(0, 1, 2)}).factor) == {0}
+    assert set(enrich(lost, {"s": genes(0, 1, 2)}, method="rank").factor) == {0, 1}
+
+
+def test_features_of_one_name_all_count():
+    factors = consensus(np.r_[np.ones(3), np.zeros(7)][:, None], names=["A", "A", "B", *"CDEFGHI"])
+    row = enrich(factors, {"s": ["A", "B"]}).iloc[0]
+    assert (row.overlap, row.set_size, row.genes) == (3, 3, "A,A,B")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"method": "gsea"}, "method must be 'hypergeometric' or 'rank'. Got 'gsea'"),
+        ({"min_size": 0}, "min_size must be an int >= 1. Got 0"),
+        ({"max_size": 2}, "max_size must be None or an int >= min_size = 3. Got 2"),
+        ({"fdr": 1.5}, "fdr must lie between 0 and 1. Got 1.5"),
+        ({"gene_sets": [["a"]]}, "gene_sets must be a dict of names and genes, or the path of a GMT file. Got list"),
+        ({"gene_sets": {"s": "TP53"}}, r"Got the text 'TP53' for 's'; use \['TP53'\]"),
+    ],
+)
+def test_bad_settings_get_one_sentence(change, sentence, two_factors):
+    with pytest.raises(ValueError, match=sentence):
+        enrich(two_factors, **{"gene_sets": {"s": genes(0, 1, 2)}, **change})

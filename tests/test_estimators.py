@@ -1,0 +1,125 @@
+"""The estimators as their users meet them: frames, pipelines, seeds, pickles, warnings."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from nsfa import FA, NSFA, SFA, SPCA
+from nsfa.datasets import make_sparse_factors
+
+SHORT = {"chains": 2, "tune": 60, "draws": 30, "random_state": 3}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return make_sparse_factors(40, 12, 2, density=0.4, snr=20, missing=0.05, random_state=0).X
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    return SFA(2, **SHORT).fit(table)
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.components_, b.components_)
+    np.testing.assert_array_equal(a.inclusion_probability_, b.inclusion_probability_)
+    np.testing.assert_array_equal(a.noise_variance_, b.noise_variance_)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_frames_keep_their_names(kind, table):
+    frames = pytest.importorskip(kind)
+    frame = frames.DataFrame({f"gene{d}": column for d, column in enumerate(table.T)})
+    model = SFA(2, **SHORT).set_output(transform=kind).fit(frame)
+    assert model.feature_names_in_[:2].tolist() == ["gene0", "gene1"]
+    assert model.posterior_.consensus().feature_names[11] == "gene11"
+    assert model.n_components_ >= 1
+    names = [f"sfa{k}" for k in range(model.n_components_)]
+    assert list(model.transform(frame).columns) == names == model.get_feature_names_out().tolist()
+    with pytest.raises(ValueError, match="feature names"):
+        model.transform(frame.rename(columns={"gene0": "other"}) if kind == "pandas" else frame.rename({"gene0": "x"}))
+
+
+def test_shapes_of_the_contract(fitted):
+    k = fitted.n_components_
+    assert fitted.components_.shape == fitted.inclusion_probability_.shape == (k, 12)
+    assert fitted.component_support_.shape == fitted.explained_variance_ratio_.shape == (k,)
+    assert fitted.n_components_draws_.shape == (2, 30)
+    assert fitted.noise_variance_.shape == fitted.mean_.shape == (12,)
+
+
+def test_same_seed_same_result_in_any_number_of_jobs(table, fitted):
+    for jobs in (1, 2):
+        again = clone(fitted).set_params(n_jobs=jobs).fit(table)
+        same(fitted, again)
+        np.testing.assert_array_equal(fitted.transform(table), again.transform(table))
+
+
+def test_another_process_and_a_pickle_give_the_same_result(table, fitted, tmp_path):
+    np.save(tmp_path / "table.npy", table)
+    program = (
+        "import sys, pickle, warnings, numpy as np; warnings.simplefilter('ignore'); from nsfa import SFA; "
+        f"m = SFA(2, **{SHORT!r}).fit(np.load(sys.argv[1])); pickle.dump(m, open(sys.argv[2], 'wb'))"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "table.npy"), str(tmp_path / "model.pkl")]
+    subprocess.run(command, check=True)
+    with (tmp_path / "model.pkl").open("rb") as handle:
+        other = pickle.load(handle)
+    same(fitted, other)
+    np.testing.assert_array_equal(other.transform(table), pickle.loads(pickle.dumps(fitted)).transform(table))
+
+
+def test_in_a_pipeline_and_a_grid_search(table):
+    pipeline = make_pipeline(StandardScaler(), SFA(2, **SHORT))
+    assert pipeline.fit_transform(table).shape[0] == 40
+    search = GridSearchCV(FA(**SHORT), {"n_components": [1, 2]}, cv=2).fit(table)
+    assert search.best_params_["n_components"] in (1, 2)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_one_sentence_when_not_converged(table):
+    with pytest.warns(ConvergenceWarning, match="^Not (converged|assessed): .*[.]$") as caught:
+        NSFA(chains=2, tune=0, draws=10, random_state=0).fit(table)
+    assert len([w for w in caught if w.category is ConvergenceWarning]) == 1
+
+
+def test_wrong_number_of_features(fitted):
+    for method in (fitted.transform, fitted.impute, fitted.score_samples):
+        with pytest.raises(ValueError, match="X has 3 features, but SFA is expecting 12"):
+            method(np.zeros((4, 3)))
+
+
+def test_missing_entries_of_spca():
+    data = make_sparse_factors(60, 15, 2, density=0.5, snr=50, missing=0.1, random_state=0)
+    model = SPCA(2).fit(data.X)
+    filled, holes = model.impute(data.X), np.isnan(data.X)
+    assert np.corrcoef(filled[holes], data.X_complete[holes])[0, 1] > 0.7
+    full = model.transform(data.X_complete)
+    for k in range(2):
+        assert np.corrcoef(model.transform(data.X)[:, k], full[:, k])[0, 1] > 0.95
+    assert model.get_feature_names_out().tolist() == ["spca0", "spca1"]
+    assert model.set_output(transform="pandas").transform(pd.DataFrame(data.X)).shape == (60, 2)
+
+
+def test_importing_is_light():
+    program = (
+        "import sys, nsfa; heavy = {'anndata', 'arviz', 'dask', 'plotly', 'matplotlib', 'pandas', 'sklearn', 'numba'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_estimators_do_not_load_the_optional_libraries():
+    program = "import sys; from nsfa import NSFA; print(sorted({'anndata', 'arviz', 'matplotlib'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
