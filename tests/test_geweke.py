@@ -11,12 +11,16 @@ import geweke
 SWEEPS = 16_000
 BOUND = 4.0
 
+ALONE = ("update_buffet_collapsed", "update_noise_diagonal", "update_births")
+
 RUNS = {
     "nsfa collapsed": ("nsfa", {"sweep": "collapsed", "noise": "shared"}),
     "nsfa parallel": ("nsfa", {"sweep": "parallel", "stickiness": "infer"}),
     "nsfa two-parameter, eager births": ("nsfa", {"stickiness": "infer", "birth_scale": 4.0, "spike": 0.3}),
     "nsfa per-element slab": ("nsfa", {"precision": "element"}),
     "nsfa shared slab, prior proposal": ("nsfa", {"precision": "shared", "spike": 0.0, "noise": "isotropic"}),
+    # the marginal sweep alone: the others would cover its tracks
+    "nsfa marginal": ("nsfa", {"noise": "shared", "without": ALONE}),
     "sfa collapsed": ("sfa", {"sweep": "collapsed", "stickiness": "infer"}),
     "sfa parallel": ("sfa", {"sweep": "parallel", "noise": "shared"}),
     "fa": ("fa", {}),

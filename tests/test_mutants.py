@@ -8,9 +8,10 @@ import pytest
 import geweke
 from nsfa import stats as stats_module
 from nsfa.data import _no_holes
+from nsfa.kernels.numba_cpu import NumbaKernels
 from nsfa.model import priors
-from nsfa.moves import births, concentration, loadings, noise, precisions, urn
-from test_geweke import BOUND
+from nsfa.moves import births, concentration, loadings, marginal, noise, precisions, scale, urn
+from test_geweke import ALONE, BOUND
 
 SWEEPS = 8_000
 
@@ -109,7 +110,47 @@ def urn_concentration_without_its_mixture(patch):
     patch.setattr(urn, "update_urn_concentration", wrong)
 
 
+def rate_read_as_scale_in_scale(patch):
+    right = scale.scale_terms
+
+    def wrong(state, spec):
+        shape, rate, square = right(state, spec)
+        return shape, 1 / rate, square
+
+    patch.setattr(scale, "scale_terms", wrong)
+
+
+def scale_without_its_jacobian(patch):
+    right = NumbaKernels.draw_log_scales
+    patch.setattr(NumbaKernels, "draw_log_scales", lambda self, n, *rest: right(self, n - 1.0, *rest))
+
+
+def shear_forgets_the_slab(patch):
+    right = NumbaKernels.draw_shears
+    patch.setattr(NumbaKernels, "draw_shears", lambda self, s, h, p, *rest: right(self, s, h, 0.0 * p, *rest))
+
+
+def marginal_sweep_with_one_row_more(patch):
+    right = marginal.Marginal
+    patch.setattr(marginal, "Marginal", lambda **k: right(**{**k, "prior": (k["prior"][0], k["prior"][1] + 1.0)}))
+
+
+def marginal_noise_rate_read_as_scale(patch):
+    right = marginal.Marginal
+    patch.setattr(
+        marginal, "Marginal", lambda **k: right(**{**k, "noise_prior": (k["noise_prior"][0], 1 / k["noise_prior"][1])})
+    )
+
+
+def missing_entries_imputed_without_noise(patch):
+    def wrong(state, stats, rng):
+        return np.where(stats.data.missing, state.loadings @ state.scores.T, stats.data.values)
+
+    patch.setattr(marginal, "completed", wrong)
+
+
 NSFA = ("nsfa", {"sweep": "collapsed", "noise": "shared"})
+MARGINAL = ("nsfa", {"noise": "shared", "without": ALONE})
 MUTANTS = [
     (half_forgotten_in_noise, *NSFA),
     (half_forgotten_in_slab, *NSFA),
@@ -123,6 +164,12 @@ MUTANTS = [
     (harmonic_number_forgets_stickiness, "nsfa", {"sweep": "parallel", "stickiness": "infer"}),
     (missing_samples_counted_in_gram, *NSFA),
     (missing_features_counted_in_scores, "fa", {}),
+    (rate_read_as_scale_in_scale, *NSFA),
+    (scale_without_its_jacobian, *NSFA),
+    (shear_forgets_the_slab, "afa", {"noise": "shared"}),
+    (marginal_sweep_with_one_row_more, *MARGINAL),
+    (marginal_noise_rate_read_as_scale, *MARGINAL),
+    (missing_entries_imputed_without_noise, *MARGINAL),
     (indicator_forgotten_in_sparsity, "bfrm", {}),
     (urn_concentration_without_its_mixture, "bfrm", {}),
 ]

@@ -59,6 +59,8 @@ class Chain:
         self.data, self.spec, self.rng = data, spec, rng
         self.stats = Stats(data, kernels)
         self.moves = schedule.build(spec, data.shape[0])
+        self.marginal_moves = schedule.build_marginal(spec, data)
+        self.number = 0
         self.state = initial_state(data, spec, rng, start)
         self.stats.refresh(self.state)
         if self.state.n_factors:
@@ -67,7 +69,9 @@ class Chain:
     def sweep(self) -> BirthInfo:
         """Apply every move once; returns what the births did."""
         births = BirthInfo(0, 0)
-        for move in self.moves:
+        self.number += 1
+        before = self.marginal_moves if schedule.marginal_is_due(self.number) else ()
+        for move in (*before, *self.moves):
             info = move(self.state, self.stats, self.spec, self.rng)
             if isinstance(info, BirthInfo):
                 births = info

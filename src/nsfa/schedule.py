@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from nsfa.data import Observed
 from nsfa.model.spec import Gamma, ModelSpec
-from nsfa.moves import births, concentration, dense, loadings, noise, precisions, scores, urn
+from nsfa.moves import births, concentration, dense, loadings, marginal, noise, precisions, scale, scores, shear, urn
 from nsfa.state import State
 from nsfa.stats import Stats
 
@@ -17,6 +18,9 @@ Move = Callable[[State, Stats, ModelSpec, np.random.Generator], Any]
 # From this many features on, drawing the factors' probabilities and sweeping rows in parallel gives more effective
 # samples per second on two cores than the collapsed sweep, which mixes better but is sequential (docs/performance.md).
 PARALLEL_FROM = 3000
+# Sweeps with the scores integrated out find the plateau; after that their cost is paid back by every fifth alone.
+MARGINAL_EARLY = 300
+MARGINAL_PERIOD = 5
 
 
 def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
@@ -28,6 +32,16 @@ def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
         moves.append(noise.update_noise_rate)
     if spec.pattern == "ibp":
         moves.append(births.update_births)
+    moves += _pattern_hyperparameters(spec)
+    if spec.scores == "dirichlet":
+        moves += [urn.update_urn, urn.update_urn_concentration]
+    else:
+        moves.append(scores.update_scores)
+        # along the fit, while only XᵀX must follow; with a precision per loading there is no shear in K×K terms
+        if spec.moves == "all":
+            moves += [shear.update_shear] if spec.precision != "element" else []
+            moves.append(scale.update_scale)
+    # after the scale, which integrates the factors' slab precisions out
     moves.append(
         {
             "shared": precisions.update_precision_shared,
@@ -37,12 +51,30 @@ def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
     )
     if isinstance(spec.priors.loading_rate, Gamma):
         moves.append(precisions.update_loading_rate)
-    moves += _pattern_hyperparameters(spec)
-    if spec.scores == "dirichlet":
-        moves += [urn.update_urn, urn.update_urn_concentration]
-    else:
-        moves.append(scores.update_scores)
+    moves.append(refresh)
     return tuple(moves)
+
+
+def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
+    """Moves that go before some sweeps, see ``marginal_is_due``: rows with the scores integrated out, then the scores.
+
+    None for dense patterns, which mix well, for two-level ones and clustered scores, whose conditionals differ, and for
+    tables that are sparse or so long that going through their rows one by one would cost more than it gives.
+    """
+    fits = spec.pattern in ("ibp", "finite") and spec.scores == "gaussian"
+    if spec.moves == "plain" or not fits or data.offset is not None or data.shape[0] >= PARALLEL_FROM:
+        return ()
+    return marginal.update_marginal, scores.update_scores, refresh
+
+
+def marginal_is_due(sweep: int) -> bool:
+    """Whether sweep number ``sweep`` (from 1) is preceded by the marginal moves: all early ones, then every fifth."""
+    return sweep <= MARGINAL_EARLY or sweep % MARGINAL_PERIOD == 0
+
+
+def refresh(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+    """Bring the statistics up to the scores at the end of a sweep."""
+    stats.refresh(state)
 
 
 def _pattern_move(spec: ModelSpec, n_features: int) -> Move:

@@ -39,14 +39,19 @@ class Stats:
 
     def refresh(self, state: State) -> None:
         """Recompute S and T from the current scores. Cost O(N K² + D N K)."""
-        scores = np.ascontiguousarray(state.scores)
+        scores = self.refresh_gram(state)
         size = len(self.power) * state.n_factors
         if len(self._room) < size:
             self._room = np.empty(2 * size)
-        self.gram = scores.T @ scores
         self.cross = self._room[:size].reshape(len(self.power), state.n_factors)
         if size:
             self.kernels.cross(self.data, scores, self.cross)
+
+    def refresh_gram(self, state: State) -> Floats:
+        """Recompute S alone; returns the scores in C order. Cost O(N K²)."""
+        scores = np.ascontiguousarray(state.scores)
+        self.gram = scores.T @ scores
+        return scores
 
     def rows(self, state: State) -> Rows:
         """The loadings' problem, for the row kernels."""

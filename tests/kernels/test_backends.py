@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from cases import HOLES, case
 from nsfa.data import observe
-from nsfa.kernels import Births, get_kernels
+from nsfa.kernels import Births, Marginal, get_kernels
 
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-11}
 PRECISIONS = ("shared", "factor", "element")
@@ -195,3 +195,46 @@ def test_gammas(rng):
     a, b = (get_kernels(name).draw_gammas(shape, rate, 78) for name in ("reference", "numba"))
     np.testing.assert_allclose(a, b, rtol=1e-10)
     np.testing.assert_array_equal(get_kernels("numba", threads=2).draw_gammas(shape, rate, 78), b)
+
+
+@pytest.mark.parametrize("shape", [0.0, 1.7])
+def test_log_scales(shape, rng):
+    power, square, usage = rng.gamma(8, 1, 40), rng.gamma(2, 1, 40), rng.integers(0, 9, 40)
+    a, b = (get_kernels(n).draw_log_scales(8.0, power, square, usage, shape, 0.8, 5) for n in ("reference", "numba"))
+    np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+    assert a.std() > 0.05
+
+
+def test_shears(rng):
+    X, G = rng.normal(size=(9, 5)), rng.normal(size=(7, 5))
+    inside, precision = rng.random((5, 5)) < 0.5, rng.gamma(2, 1, 5)
+    results = []
+    for name in ("reference", "numba"):
+        gram, inner = X.T @ X, G.T @ G
+        M, W = get_kernels(name).draw_shears(gram, inner, precision, inside, 5)
+        np.testing.assert_allclose(G @ W @ (X @ M).T, G @ X.T, atol=1e-9)
+        np.testing.assert_allclose((X @ M).T @ (X @ M), gram, atol=1e-9)
+        np.testing.assert_allclose((G @ W).T @ (G @ W), inner, atol=1e-9)
+        results.append((M, W))
+    np.testing.assert_allclose(results[0], results[1], atol=1e-9)
+    assert np.abs(results[0][0] - np.eye(5)).max() > 0.1
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("prior", [(0.0, 1.3), (0.4, 1.0)])
+@pytest.mark.parametrize("noise", [(0.0, 1.0), (2.0, 1.5)])
+def test_marginal_sweep(precision, prior, noise):
+    state, stats, _ = case(precision=precision)
+
+    def call(k, s):
+        problem = Marginal(stats.data.values, np.ascontiguousarray(s.loadings), s.active, s.usage,
+                           1 / s.noise_precision, s.precision_rows, prior, noise)  # fmt: skip
+        k.sweep_marginal(problem, 91)
+        s.loadings[:] = problem.loadings
+        return problem.noise_variance
+
+    states, psi = both(state, call)
+    same_state(*states)
+    np.testing.assert_allclose(*psi, rtol=1e-8)
+    assert (states[0].active != state.active).any()
+    states[0].check_invariants()

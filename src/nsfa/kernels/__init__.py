@@ -64,6 +64,24 @@ class Projection(NamedTuple):
     holes: Holes
 
 
+class Marginal(NamedTuple):
+    """What a sweep over the features needs when the scores are integrated out.
+
+    values (D, N) complete; loadings (D, K) in C order, active, usage and noise_variance are changed in place;
+    loading_precision (1, K) or (D, K); prior (on, off) as in ``sweep_collapsed``; noise_prior (a, b) of the noise
+    precisions, a = 0 holds them.
+    """
+
+    values: Floats
+    loadings: Floats
+    active: Bools
+    usage: Ints
+    noise_variance: Floats
+    loading_precision: Floats
+    prior: tuple[float, float]
+    noise_prior: tuple[float, float]
+
+
 class Own(NamedTuple):
     """The factors used by one feature alone.
 
@@ -138,8 +156,21 @@ class Kernels(Protocol):
     def own_factors(self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, residual: Floats) -> Own:
         """The factors used by one feature alone; ``residual`` (D,) counts all factors."""
 
+    def sweep_marginal(self, problem: Marginal, key: int) -> None:
+        """One pass over (z, g, ψ) of every feature, the scores integrated out. Changes the problem's arrays."""
+
     def draw_births(self, problem: Births, key: int) -> Born:
         """Propose a new set of own factors for every feature, and accept or reject it."""
+
+    def draw_log_scales(
+        self, n: float, power: Floats, square: Floats, usage: Ints, shape: float, rate: float, key: int
+    ) -> Floats:
+        """Log scale (K,) of every factor by one slice-sampling update; see ``moves.scale``."""
+
+    def draw_shears(
+        self, gram: Floats, inner: Floats, precision: Floats, inside: Bools, key: int
+    ) -> tuple[Floats, Floats]:
+        """(M, W), K × K, of the shears between nested factors; updates ``gram`` and ``inner``. See ``moves.shear``."""
 
     def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
         """Draw every feature's loadings from its K-variate normal conditional. Returns residuals (D,)."""

@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nsfa.kernels import Born, Own, birth_kernels, products, row_kernels, sample_kernels
+from nsfa.kernels import (
+    Born,
+    Own,
+    birth_kernels,
+    factor_kernels,
+    marginal_kernels,
+    products,
+    row_kernels,
+    sample_kernels,
+)
 from nsfa.kernels.compiled import fill_gammas, fill_normals
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
-    from nsfa.kernels import Births, Bools, Floats, Ints, Projection, Rows
+    from nsfa.kernels import Births, Bools, Floats, Ints, Marginal, Projection, Rows
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
@@ -97,6 +106,9 @@ class NumbaKernels:
 
         return sum(self._over_rows(one, *loadings.shape)), residual
 
+    def sweep_marginal(self, problem: Marginal, key: int) -> None:
+        marginal_kernels.marginal_rows(*problem, np.uint64(key))
+
     def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
         out = np.empty(len(shape))
 
@@ -115,6 +127,17 @@ class NumbaKernels:
 
         parts = self._over_rows(one, len(problem.residual), 4)
         return Born(*parts[0]) if len(parts) == 1 else Born(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def draw_log_scales(
+        self, n: float, power: Floats, square: Floats, usage: Ints, shape: float, rate: float, key: int
+    ) -> Floats:
+        out: Floats = factor_kernels.draw_log_scales(n, power, square, usage, shape, rate, np.uint64(key))
+        return out
+
+    def draw_shears(
+        self, gram: Floats, inner: Floats, precision: Floats, inside: Bools, key: int
+    ) -> tuple[Floats, Floats]:
+        return factor_kernels.draw_shears(gram, inner, precision, inside, np.uint64(key))  # type: ignore[no-any-return]
 
     def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
         residual, active = np.empty(len(loadings)), np.ones(loadings.shape, dtype=np.bool_)

@@ -25,6 +25,14 @@ ROUNDS = 10
 STRETCH = 1 << 10
 VALUES = 1 << 30
 
+# Sweeps without the scores: columns of the acceptances, and of the noise variances' slices of width NOISE_WIDTH.
+ACCEPT = 1 << 20
+NOISE = 1 << 21
+NOISE_WIDTH = 0.5
+# Slices of a log scale: the first guess at their width, and how often either end may be moved out.
+WIDTH = 0.2
+MOST_STEPS = 20
+
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 

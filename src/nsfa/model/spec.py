@@ -12,6 +12,7 @@ PRECISIONS = ("shared", "factor", "element")
 NOISES = ("diagonal", "isotropic", "shared")
 SCORES = ("gaussian", "dirichlet")
 SWEEPS = ("auto", "collapsed", "parallel")
+MOVES = ("all", "plain")
 _LARGEST_BUFFET = 1e4
 
 
@@ -105,6 +106,7 @@ class ModelSpec:
     concentration, stickiness: α and β of the buffet, each a number or "infer". β = 1 is the one-parameter process.
     spike, birth_scale: the birth proposal's extra mass π at one new factor and its factor s on the Poisson rate.
     sweep: "collapsed" (row after row), "parallel" (rows independent, exact), or "auto" (by size).
+    moves: "all", or "plain" for the paper's alone: no scale, no shear, no sweeps with the scores integrated out.
     """
 
     name: str = "nsfa"
@@ -118,6 +120,7 @@ class ModelSpec:
     spike: float = 0.1
     birth_scale: float = 1.0
     sweep: str = "auto"
+    moves: str = "all"
     priors: Priors = field(default_factory=Priors)
 
     def __post_init__(self) -> None:
@@ -126,6 +129,7 @@ class ModelSpec:
         _one_of("noise", self.noise, NOISES)
         _one_of("scores", self.scores, SCORES)
         _one_of("sweep", self.sweep, SWEEPS)
+        _one_of("moves", self.moves, MOVES)
         for name in ("concentration", "stickiness"):
             value = getattr(self, name)
             infer = isinstance(value, str) and value == "infer"

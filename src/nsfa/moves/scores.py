@@ -14,7 +14,7 @@ from nsfa.stats import Stats
 def update_scores(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
     """x_n ~ N(Λ_n⁻¹ Gᵀ diag(τ) y_n, Λ_n⁻¹), Λ_n = I + Σ_{d observed} τ_d g_d g_dᵀ.
 
-    Changes ``scores`` and refreshes the statistics; leaves log p(Y | G, τ), the scores integrated out, in
+    Changes ``scores`` and ``stats.gram``; leaves log p(Y | G, τ), the scores integrated out, in
     ``stats.log_evidence``. Cost O(D N K) + one K×K factorisation per distinct pattern of missing features.
     """
     tau = state.noise_precision
@@ -23,4 +23,4 @@ def update_scores(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Ge
     if state.n_factors:
         gain = stats.kernels.draw_scores(stats.projection(state), state.scores, fresh_key(rng))
     stats.log_evidence = 0.5 * base + gain
-    stats.refresh(state)
+    stats.refresh_gram(state)

@@ -1,0 +1,79 @@
+"""Compiled loops over factors: moves along directions that leave the fit G X unchanged (docs/model.md)."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
+from nsfa.kernels.streams import MOST_STEPS, WIDTH
+
+
+@inline
+def log_scale_density(t, n, power, square, usage, shape, rate):
+    """Log density of the log scale t of one factor: scores times eᵗ, loadings times e⁻ᵗ.
+
+    The slab precision is Gamma(shape, rate) and integrated out; where shape is 0 it is given and ``square`` is Σ λ g².
+    """
+    value = (n - usage) * t - 0.5 * power * math.exp(2.0 * t)
+    rest = 0.5 * square * math.exp(-2.0 * t)
+    return value - rest if shape == 0.0 else value - (shape + 0.5 * usage) * math.log(rate + rest)
+
+
+@jit
+def draw_log_scales(n, power, square, usage, shape, rate, key):
+    """One slice-sampling update (Neal 2003) of every factor's log scale, from 0."""
+    out = np.empty(power.shape[0])
+    for k in range(power.shape[0]):
+        u, v = uniform_pair(key, k, 0)
+        level = log_scale_density(0.0, n, power[k], square[k], usage[k], shape, rate) + math.log(u)
+        low = -WIDTH * v
+        high = low + WIDTH
+        for _ in range(MOST_STEPS):
+            if log_scale_density(low, n, power[k], square[k], usage[k], shape, rate) <= level:
+                break
+            low -= WIDTH
+        for _ in range(MOST_STEPS):
+            if log_scale_density(high, n, power[k], square[k], usage[k], shape, rate) <= level:
+                break
+            high += WIDTH
+        column = 1
+        while True:
+            t = low + (high - low) * uniform_pair(key, k, column)[0]
+            column += 1
+            if log_scale_density(t, n, power[k], square[k], usage[k], shape, rate) > level:
+                break
+            if t < 0.0:
+                low = t
+            else:
+                high = t
+        out[k] = t
+    return out
+
+
+@jit
+def draw_shears(gram, inner, precision, inside, key):
+    """Gibbs draws of a in x_k += a x_j, g_j −= a g_k for every ordered pair with ``inside[k, j]``.
+
+    Updates ``gram`` XᵀX and ``inner`` GᵀG; returns (M, W): the new scores are X M, the new loadings G W.
+    """
+    n_factors = gram.shape[0]
+    M, W = np.eye(n_factors), np.eye(n_factors)
+    for k in range(n_factors):
+        for j in range(n_factors):
+            if j == k or not inside[k, j]:
+                continue
+            q = gram[j, j] + precision[j] * inner[k, k]
+            a = (precision[j] * inner[j, k] - gram[j, k]) / q + normal_at(key, k, j) / math.sqrt(q)
+            for i in range(n_factors):
+                gram[i, k] += a * gram[i, j]
+                inner[i, j] -= a * inner[i, k]
+                M[i, k] += a * M[i, j]
+                W[i, j] -= a * W[i, k]
+            for i in range(n_factors):
+                gram[k, i] += a * gram[j, i]
+                inner[j, i] -= a * inner[k, i]
+    return M, W

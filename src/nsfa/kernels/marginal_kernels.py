@@ -1,0 +1,172 @@
+"""Compiled sweep over features with the scores integrated out (docs/model.md).
+
+For each feature the others define V = (I + Σ g gᵀ/ψ)⁻¹, c = V A y and C = V A Aᵀ V, A = Σ g yᵀ/ψ; then
+log p(y_d | g, ψ, others) = −(N/2) log v − R/(2v), v = ψ + gᵀVg, R = yᵀy − 2cᵀg + gᵀCg. Taking a feature out and putting
+it back are rank-one corrections, so nothing of size D × D or D × N × K is formed.
+"""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nsfa.kernels.compiled import inline, jit, normal_from, to_unit, uniform_pair, word_pair
+from nsfa.kernels.streams import ACCEPT, MOST_STEPS, NOISE, NOISE_WIDTH
+
+
+@inline
+def row_log_likelihood(v, residual, n):
+    """−(N/2) log v − R/(2v)."""
+    return -0.5 * n * math.log(v) - 0.5 * residual / v
+
+
+@jit
+def entry_proposal(n, v0, a1, vkk, r0, s, ckk, lam):
+    """Centre ĝ, precision H and f(ĝ) of a normal near the conditional of one loading, whatever its present value.
+
+    f(g) = −(N/2) log v − R/(2v) − ½λg², v = v₀ + 2a₁g + V_kk g², R = r₀ − 2sg + C_kk g²: two Newton steps, held back.
+    """
+    floor = 0.1 * (ckk / v0 + lam)
+    g = s / (ckk + v0 * lam)
+    bend = 0.0
+    for step in range(3):
+        v, dv = v0 + g * (2.0 * a1 + g * vkk), 2.0 * (a1 + g * vkk)
+        r, dr = r0 + g * (g * ckk - 2.0 * s), 2.0 * (g * ckk - s)
+        slope = -0.5 * (n * dv + dr) / v + 0.5 * r * dv / (v * v) - lam * g
+        bend = -n * (vkk / v - 0.5 * dv * dv / (v * v)) - ckk / v + dr * dv / (v * v)
+        bend += r * vkk / (v * v) - r * dv * dv / (v * v * v) - lam
+        bend = max(-bend, floor)
+        if step < 2:
+            most = 3.0 / math.sqrt(floor)
+            g += min(max(slope / bend, -most), most)
+    height = row_log_likelihood(v, r, n) - 0.5 * lam * g * g
+    return g, 0.9 * bend, height
+
+
+@inline
+def log_weight(v, residual, n, g, centre, precision, lam):
+    """Log of the slab's target over the proposal at g: √(λ/2π) e^f(g) / N(g; ĝ, 1/H)."""
+    height = row_log_likelihood(v, residual, n) - 0.5 * lam * g * g
+    return height + 0.5 * math.log(lam / precision) + 0.5 * precision * (g - centre) ** 2
+
+
+@jit
+def _noise_slice(psi, extra, residual, n, shape, rate, key, d):
+    """One slice-sampling update of ψ on its log scale: −a x − b e⁻ˣ − (N/2) log(eˣ + q) − R/(2(eˣ + q))."""
+    x0 = math.log(psi)
+    u, w = uniform_pair(key, d, NOISE)
+    level = -shape * x0 - rate / psi + row_log_likelihood(psi + extra, residual, n) + math.log(u)
+    low = x0 - NOISE_WIDTH * w
+    high = low + NOISE_WIDTH
+    for _ in range(MOST_STEPS):
+        e = math.exp(low)
+        if -shape * low - rate / e + row_log_likelihood(e + extra, residual, n) <= level:
+            break
+        low -= NOISE_WIDTH
+    for _ in range(MOST_STEPS):
+        e = math.exp(high)
+        if -shape * high - rate / e + row_log_likelihood(e + extra, residual, n) <= level:
+            break
+        high += NOISE_WIDTH
+    column = 1
+    while True:
+        x = low + (high - low) * uniform_pair(key, d, NOISE + column)[0]
+        column += 1
+        e = math.exp(x)
+        if -shape * x - rate / e + row_log_likelihood(e + extra, residual, n) > level:
+            return e
+        if x < x0:
+            low = x
+        else:
+            high = x
+
+
+@jit
+def _correct(P, C, w, u, scale, power):
+    """P += s wwᵀ, C += s² power wwᵀ − s (uwᵀ + wuᵀ): takes a feature out (s = 1/δ) or puts it back (−1/δ)."""
+    for i in range(w.shape[0]):
+        wi, ui, both = scale * w[i], scale * u[i], scale * scale * power * w[i]
+        for j in range(np.uint64(w.shape[0])):
+            P[i, j] += wi * w[j]
+            C[i, j] += both * w[j] - ui * w[j] - wi * u[j]
+
+
+@jit
+def _draw_entries(d, g, active, usage, lam, prior, n_features, row, P, C, c, Vg, Cg, key):
+    """Metropolis–Hastings on every (z, g) of one feature; ``row`` is (N, v, R) and is returned up to date."""
+    n, v, residual = row
+    for k in range(g.shape[0]):
+        on, gk, slab = active[d, k], g[k], lam[k]
+        others = usage[k] - (1 if on else 0)
+        a1, s = Vg[k] - P[k, k] * gk, c[k] - Cg[k] + C[k, k] * gk
+        v0, r0 = v - gk * (2.0 * a1 + gk * P[k, k]), residual - gk * (gk * C[k, k] - 2.0 * s)
+        centre, precision, height = entry_proposal(n, v0, a1, P[k, k], r0, s, C[k, k], slab)
+        empty = row_log_likelihood(v0, r0, n)
+        # a factor that is this feature's own stays: births and deaths decide about it
+        forced = others + prior[0] <= 0.0
+        log_prior = 0.0 if forced else math.log((others + prior[0]) / (prior[1] + n_features - 1.0 - others))
+        odds = min(max(log_prior + 0.5 * math.log(slab / precision) + height - empty, -700.0), 700.0)
+        first, second = word_pair(key, d, k, 0, 0)
+        u = to_unit(first)
+        propose = forced or math.log(u) - math.log(1.0 - u) < odds
+        new = centre + normal_from(second, key, d, k, 1) / math.sqrt(precision) if propose else 0.0
+        new_v, new_r = v0 + new * (2.0 * a1 + new * P[k, k]), r0 + new * (new * C[k, k] - 2.0 * s)
+        # target over proposal of the new state and of the old one; the proposal's P(z = 1) is σ(odds)
+        log_on = 0.0 if forced else -math.log1p(math.exp(-odds))
+        log_off = -math.log1p(math.exp(odds))
+        ratio = (
+            log_weight(new_v, new_r, n, new, centre, precision, slab) + log_prior - log_on
+            if propose
+            else empty - log_off
+        )
+        ratio -= log_weight(v, residual, n, gk, centre, precision, slab) + log_prior - log_on if on else empty - log_off
+        if math.log(uniform_pair(key, d, ACCEPT + k)[0]) < ratio:
+            change = new - gk
+            for j in range(np.uint64(g.shape[0])):
+                Vg[j] += change * P[k, j]
+                Cg[j] += change * C[k, j]
+            v, residual, g[k], on = new_v, new_r, new, propose
+        active[d, k] = on
+        usage[k] = others + (1 if on else 0)
+    return v, residual
+
+
+@jit
+def marginal_rows(values, loadings, active, usage, psi, lam, prior, noise_prior, key):
+    """One pass over the features: pattern, loadings and noise variance of each, scores integrated out.
+
+    ``prior`` is (on, off): odds (m + on)/(off + D − 1 − m); ``noise_prior`` (a, b) of the precisions, a = 0 holds ψ.
+    Updates ``loadings`` (C order), ``active``, ``usage``, ``psi`` in place.
+    """
+    n_features, n_samples = values.shape
+    lam_step, n = min(1, lam.shape[0] - 1), float(n_samples)
+    weighted = loadings / psi.reshape(-1, 1)
+    A = np.dot(weighted.T, values)
+    P = np.linalg.inv(np.eye(usage.shape[0]) + np.dot(weighted.T, loadings))
+    PA = np.dot(P, A)
+    C = np.dot(PA, PA.T)
+    for d in range(n_features):
+        y, g, before = values[d], loadings[d], psi[d]
+        old, power = g.copy(), np.dot(y, y)
+        t, w, Cg = np.dot(P, np.dot(A, y)), np.dot(P, g), np.dot(C, g)
+        gt = np.dot(g, t)
+        delta = before - np.dot(g, w)
+        _correct(P, C, w, t - Cg, 1.0 / delta, power - 2.0 * gt + np.dot(g, Cg))
+        # from here on P is V and C is C⁻, without this feature
+        c = t - w * ((power - gt) / delta)
+        Vg, Cg = np.dot(P, g), np.dot(C, g)
+        row = (n, before + np.dot(g, Vg), power - 2.0 * np.dot(c, g) + np.dot(g, Cg))
+        v, residual = _draw_entries(
+            d, g, active, usage, lam[d * lam_step], prior, n_features, row, P, C, c, Vg, Cg, key
+        )
+        if noise_prior[0] > 0.0:
+            psi[d] = _noise_slice(before, v - before, residual, n, noise_prior[0], noise_prior[1], key, d)
+        _correct(P, C, Vg, c - Cg, -1.0 / (psi[d] + v - before), residual)
+        for k in range(usage.shape[0]):
+            part = g[k] / psi[d] - old[k] / before
+            if part != 0.0:
+                for j in range(np.uint64(n_samples)):
+                    A[k, j] += part * y[j]

@@ -1,0 +1,37 @@
+"""Part of one factor moved into another whose features include its own; the likelihood does not see it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsfa.kernels import Bools
+from nsfa.kernels.streams import fresh_key
+from nsfa.model.spec import ModelSpec
+from nsfa.state import State
+from nsfa.stats import Stats
+
+
+def update_shear(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+    """For every ordered pair of factors with supp(z_k) ⊆ supp(z_j): x_k → x_k + a x_j, g_j → g_j − a g_k.
+
+    a ~ N((λ_j g_j·g_k − x_j·x_k)/q, 1/q), q = ‖x_j‖² + λ_j ‖g_k‖²: an exact Gibbs draw along the direction, which has
+    unit Jacobian and leaves G X and the pattern as they are. Changes ``scores``, ``loadings`` and ``stats.gram``. Works
+    on the K×K inner products; cost O(D K² + pairs · K).
+    """
+    inside = nested(state)
+    if not inside.any():
+        return
+    precision = np.broadcast_to(state.loading_precision, state.n_factors).astype(np.float64)
+    g = np.ascontiguousarray(state.loadings)
+    M, W = stats.kernels.draw_shears(stats.gram, g.T @ g, precision, inside, fresh_key(rng))
+    state.scores[:] = state.scores @ M
+    # exact zeros stay: W links a factor only to those whose features include its own
+    state.loadings[:] = g @ W
+
+
+def nested(state: State) -> Bools:
+    """Whether the features of factor k are all among those of factor j ≠ k, (K, K)."""
+    active = state.active.astype(np.float32)
+    inside: Bools = active.T @ active >= state.usage[:, None]
+    np.fill_diagonal(inside, False)
+    return inside
