@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
-from nsfa.kernels.streams import MOST_STEPS, WIDTH
+from nsfa.kernels.streams import MOST_SHRINKS, MOST_STEPS, WIDTH
 
 
 @inline
@@ -40,17 +40,16 @@ def draw_log_scales(n, power, square, usage, shape, rate, key):
             if log_scale_density(high, n, power[k], square[k], usage[k], shape, rate) <= level:
                 break
             high += WIDTH
-        column = 1
-        while True:
+        out[k] = 0.0
+        for column in range(1, MOST_SHRINKS):
             t = low + (high - low) * uniform_pair(key, k, column)[0]
-            column += 1
             if log_scale_density(t, n, power[k], square[k], usage[k], shape, rate) > level:
+                out[k] = t
                 break
             if t < 0.0:
                 low = t
             else:
                 high = t
-        out[k] = t
     return out
 
 

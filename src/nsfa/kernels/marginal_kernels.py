@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import inline, jit, normal_from, to_unit, uniform_pair, word_pair
-from nsfa.kernels.streams import ACCEPT, MOST_STEPS, NOISE, NOISE_WIDTH
+from nsfa.kernels.streams import ACCEPT, LEAST_VARIANCE, MOST_SHRINKS, MOST_STEPS, NOISE, NOISE_WIDTH
 
 
 @inline
@@ -53,35 +53,40 @@ def log_weight(v, residual, n, g, centre, precision, lam):
     return height + 0.5 * math.log(lam / precision) + 0.5 * precision * (g - centre) ** 2
 
 
+@inline
+def _noise_log_density(x, extra, residual, n, shape, rate):
+    """−a x − b e⁻ˣ − (N/2) log(eˣ + q) − R/(2(eˣ + q)): log density of x = log ψ; none below ``LEAST_VARIANCE``."""
+    psi = math.exp(x)
+    if psi < LEAST_VARIANCE:
+        return -np.inf
+    return -shape * x - rate / psi + row_log_likelihood(psi + extra, residual, n)
+
+
 @jit
 def _noise_slice(psi, extra, residual, n, shape, rate, key, d):
-    """One slice-sampling update of ψ on its log scale: −a x − b e⁻ˣ − (N/2) log(eˣ + q) − R/(2(eˣ + q))."""
-    x0 = math.log(psi)
+    """One slice-sampling update of ψ on its log scale."""
+    start = math.log(psi)
     u, w = uniform_pair(key, d, NOISE)
-    level = -shape * x0 - rate / psi + row_log_likelihood(psi + extra, residual, n) + math.log(u)
-    low = x0 - NOISE_WIDTH * w
+    level = _noise_log_density(start, extra, residual, n, shape, rate) + math.log(u)
+    low = start - NOISE_WIDTH * w
     high = low + NOISE_WIDTH
     for _ in range(MOST_STEPS):
-        e = math.exp(low)
-        if -shape * low - rate / e + row_log_likelihood(e + extra, residual, n) <= level:
+        if _noise_log_density(low, extra, residual, n, shape, rate) <= level:
             break
         low -= NOISE_WIDTH
     for _ in range(MOST_STEPS):
-        e = math.exp(high)
-        if -shape * high - rate / e + row_log_likelihood(e + extra, residual, n) <= level:
+        if _noise_log_density(high, extra, residual, n, shape, rate) <= level:
             break
         high += NOISE_WIDTH
-    column = 1
-    while True:
+    for column in range(1, MOST_SHRINKS):
         x = low + (high - low) * uniform_pair(key, d, NOISE + column)[0]
-        column += 1
-        e = math.exp(x)
-        if -shape * x - rate / e + row_log_likelihood(e + extra, residual, n) > level:
-            return e
-        if x < x0:
+        if _noise_log_density(x, extra, residual, n, shape, rate) > level:
+            return math.exp(x)
+        if x < start:
             low = x
         else:
             high = x
+    return psi
 
 
 @jit

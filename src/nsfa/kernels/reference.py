@@ -14,6 +14,8 @@ from scipy.linalg import cholesky, solve_triangular
 from nsfa.kernels import Born, Own, products
 from nsfa.kernels.streams import (
     ACCEPT,
+    LEAST_VARIANCE,
+    MOST_SHRINKS,
     MOST_STEPS,
     NOISE,
     NOISE_WIDTH,
@@ -297,11 +299,12 @@ def _slice(f: Callable[[float], float], start: float, width: float, uniforms: Ca
         low -= width if f(low) > level else 0.0
     for _ in range(MOST_STEPS):
         high += width if f(high) > level else 0.0
-    while True:
+    for _ in range(1, MOST_SHRINKS):
         x = low + (high - low) * float(uniforms()[0])
         if f(x) > level:
             return x
         low, high = (x, high) if x < start else (low, x)
+    return start
 
 
 def _marginal_row(problem: Marginal, d: int, key: int) -> None:
@@ -324,7 +327,11 @@ def _marginal_row(problem: Marginal, d: int, key: int) -> None:
         column = iter(range(NOISE, NOISE + 1000))
         problem.noise_variance[d] = np.exp(
             _slice(
-                lambda x: -shape * x - rate * np.exp(-x) + log_likelihood(np.exp(x)),
+                lambda x: (
+                    -shape * x - rate * np.exp(-x) + log_likelihood(np.exp(x))
+                    if np.exp(x) >= LEAST_VARIANCE
+                    else -np.inf
+                ),
                 float(np.log(problem.noise_variance[d])),
                 NOISE_WIDTH,
                 lambda: uniform_pairs(key, d, next(column)),

@@ -29,9 +29,12 @@ VALUES = 1 << 30
 ACCEPT = 1 << 20
 NOISE = 1 << 21
 NOISE_WIDTH = 0.5
+# Below this noise variance the rank-one corrections of such sweeps lose their digits: they do not go there.
+LEAST_VARIANCE = 1e-6
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.
 WIDTH = 0.2
 MOST_STEPS = 20
+MOST_SHRINKS = 200
 
 Words = NDArray[np.uint64]
 Floats = NDArray[np.float64]
