@@ -27,7 +27,7 @@ def synthetic(sweep: str, sweeps: int = 4000) -> None:
     for seed in range(10):
         data = make_sparse_factors(100, pattern=pattern, random_state=seed)
         observed = observe(data.X)
-        spec = preset("nsfa", concentration=1.0, sweep=sweep)
+        spec = preset("nsfa", concentration=1.0, sweep=sweep, moves="plain")
         chain = Chain(observed, spec, get_kernels(), chain_generator(seed, 0))
         factors, last = [], []
         for number in range(sweeps):

@@ -8,6 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401  (its own BLAS must be there to be limited)
+from threadpoolctl import threadpool_limits
+
+# two test processes with a pool of BLAS threads each would mostly wait for each other
+threadpool_limits(1)
 
 sys.path.insert(0, str(Path(__file__).parent))
 

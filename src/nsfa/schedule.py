@@ -25,23 +25,12 @@ MARGINAL_PERIOD = 5
 
 def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
     """The moves of one sweep, in order. The choice depends on the model and the table's size, never on threads."""
-    # noise next to the loadings: it needs their residuals, which the sweep over rows leaves behind
-    moves = [_pattern_move(spec, n_features)]
-    moves.append(noise.update_noise_isotropic if spec.noise == "isotropic" else noise.update_noise_diagonal)
-    if spec.noise == "shared":
-        moves.append(noise.update_noise_rate)
-    if spec.pattern == "ibp":
-        moves.append(births.update_births)
-    moves += _pattern_hyperparameters(spec)
-    if spec.scores == "dirichlet":
-        moves += [urn.update_urn, urn.update_urn_concentration]
-    else:
-        moves.append(scores.update_scores)
-        # along the fit, while only XᵀX must follow; with a precision per loading there is no shear in K×K terms
-        if spec.moves == "all":
-            moves += [shear.update_shear] if spec.precision != "element" else []
-            moves.append(scale.update_scale)
-    # after the scale, which integrates the factors' slab precisions out
+    moves: list[Move] = []
+    if spec.moves == "all" and spec.scores == "gaussian":
+        # with a precision per loading there is no shear in K×K terms
+        moves += [shear.update_shear] if spec.precision != "element" else []
+        moves.append(scale.update_scale)
+    # right after the scale, which integrates the factors' slab precisions out
     moves.append(
         {
             "shared": precisions.update_precision_shared,
@@ -51,6 +40,19 @@ def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
     )
     if isinstance(spec.priors.loading_rate, Gamma):
         moves.append(precisions.update_loading_rate)
+    # noise next to the loadings: it needs their residuals, which the sweep over rows leaves behind
+    moves.append(_pattern_move(spec, n_features))
+    moves.append(noise.update_noise_isotropic if spec.noise == "isotropic" else noise.update_noise_diagonal)
+    if spec.noise == "shared":
+        moves.append(noise.update_noise_rate)
+    if spec.pattern == "ibp":
+        moves.append(births.update_births)
+    moves += _pattern_hyperparameters(spec)
+    # scores last: they come with log p(Y | G, τ) of the loadings that the sweep ends with
+    if spec.scores == "dirichlet":
+        moves += [urn.update_urn, urn.update_urn_concentration]
+    else:
+        moves.append(scores.update_scores)
     moves.append(refresh)
     return tuple(moves)
 
