@@ -7,13 +7,15 @@ from nsfa.draws import record
 
 
 @pytest.mark.parametrize("name", ["nsfa", "fa", "bfrm"])
-@pytest.mark.parametrize("large", [False, True])
-def test_a_draw_gives_back_the_state(name, large, monkeypatch):
-    monkeypatch.setattr(module, "LARGE", 0 if large else 50_000)
+@pytest.mark.parametrize("size", ["small", "large", "huge"])
+def test_a_draw_gives_back_the_state(name, size, monkeypatch):
+    monkeypatch.setattr(module, "LARGE", 50_000 if size == "small" else 0)
+    monkeypatch.setattr(module, "HUGE", 0 if size == "huge" else 200_000)
     state, _, _ = case(name, n_features=30)
     draw = record(state, {"extra": 1.0}, keep_scores=name == "bfrm")
     np.testing.assert_array_equal(draw.active(), state.active)
-    tolerance = np.abs(state.loadings).max() / 65_000 if large else 1e-6
+    tolerance = np.abs(state.loadings).max() / {"small": 1e6, "large": 32_000, "huge": 120}[size]
+    np.testing.assert_array_equal(draw.loadings() != 0, state.active)
     np.testing.assert_allclose(draw.loadings(), state.loadings, atol=tolerance)
     assert draw.n_active == state.active.sum()
     assert draw.scalars["extra"] == 1.0 and draw.scalars["n_factors"] == state.n_factors

@@ -13,9 +13,9 @@ from nsfa.state import State
 
 SCALARS = ("concentration", "stickiness", "noise_rate", "loading_rate", "urn_concentration")
 
-# Above this many active loadings a draw keeps them as 16-bit multiples of a step per factor.
+# Above so many active loadings a draw keeps them as 16-bit, and above so many as 8-bit, multiples of a step per factor.
 LARGE = 50_000
-_LEVELS = 32767.0
+HUGE = 200_000
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,9 @@ class Draw:
 
     Only active loadings are stored: ``pattern`` has one bit per entry of the (D, K) matrix, ``value`` the loadings of
     the active ones, row by row. They are single precision; in draws with more than 50,000 of them, 16-bit integers
-    times the factor's ``step``: a rounding of at most 1/65,534 of the factor's largest loading, far below posterior
-    standard deviations. Scores are kept only where they cannot be integrated out (Dirichlet-process scores).
+    times the factor's ``step``, a rounding of at most 1/65,534 of the factor's largest loading; with more than 200,000,
+    8-bit integers, at most 1/254: still far below posterior standard deviations. Scores are kept only where they cannot
+    be integrated out (Dirichlet-process scores).
     """
 
     shape: tuple[int, int]
@@ -86,5 +87,9 @@ def _compact(loadings: Floats, active: Bools) -> tuple[NDArray[Any], Floats | No
     """Active loadings in row order, in single precision or, where there are many, as multiples of a step."""
     if np.count_nonzero(active) <= LARGE:
         return loadings[active].astype(np.float32), None
-    step: Floats = np.maximum(np.abs(loadings).max(axis=0) / _LEVELS, np.finfo(float).tiny)
-    return np.rint(loadings / step)[active].astype(np.int16), step
+    small: Any = np.int16 if np.count_nonzero(active) <= HUGE else np.int8
+    step: Floats = np.maximum(np.abs(loadings).max(axis=0) / np.iinfo(small).max, np.finfo(float).tiny)
+    exact = (loadings / step)[active]
+    code = np.rint(exact)
+    # an active loading is never zero
+    return np.where(code == 0, np.copysign(1.0, exact), code).astype(small), step
