@@ -7,8 +7,10 @@ units, and held-out entries of the breast data.
 from __future__ import annotations
 
 import time
+import warnings
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from nsfa import NSFA
@@ -16,7 +18,7 @@ from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.datasets import fetch_breast, fetch_ecoli, make_sparse_factors
 from nsfa.kernels import get_kernels
-from nsfa.metrics import reconstruction_error, rmse
+from nsfa.metrics import match_factors, pattern_precision_recall, reconstruction_error, rmse
 from nsfa.model import preset
 
 
@@ -46,6 +48,34 @@ def synthetic(sweep: str, sweeps: int = 4000) -> None:
     )
 
 
+def consensus() -> None:
+    """Default chains on the same ten sets: consensus factors, pattern, and scores beside those of the true model."""
+    for seed in range(10):
+        data = make_sparse_factors(100, pattern=fetch_ecoli().connectivity, random_state=seed)
+        started = time.perf_counter()
+        model = NSFA(concentration=1.0, random_state=0).fit(data.X)
+        seconds = time.perf_counter() - started
+        found = model.posterior_.consensus()
+        pattern = pattern_precision_recall(data.active, found.inclusion > 0.5, data.loadings, found.loadings)
+        error = reconstruction_error(data.loadings, found.loadings)
+        true, hat, _ = match_factors(data.loadings, found.loadings)
+        used = data.active.sum(axis=0)[true] >= 4
+        # what the true loadings and noise would say about the scores: nobody can do better
+        noise = data.noise_variance[0]
+        information = np.eye(data.loadings.shape[1]) + data.loadings.T @ data.loadings / noise
+        best = np.linalg.solve(information, data.loadings.T @ data.X.T / noise).T
+        ours, limit = (
+            np.array([abs(np.corrcoef(data.scores[:, k], x[:, j])[0, 1]) for k, j in pairs])[used]
+            for x, pairs in ((found.scores, list(zip(true, hat, strict=True))), (best, [(k, k) for k in true]))
+        )
+        print(
+            f"consensus, set {seed}: {found.n_factors} factors, precision {pattern[0]:.3f}, recall {pattern[1]:.3f}, "
+            f"E_r {error:.4f}; scores: median {np.median(ours):.3f}, least {ours.min():.3f} (true model "
+            f"{np.median(limit):.3f}, {limit.min():.3f}); {seconds:.1f} s, {model.posterior_.diagnostics().verdict}",
+            flush=True,
+        )
+
+
 def ecoli() -> None:
     """Posterior of K with the paper's and the default priors, in three units."""
     X = fetch_ecoli().X
@@ -70,8 +100,10 @@ def breast() -> None:
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore", ConvergenceWarning)
     with threadpool_limits(1):
         synthetic("collapsed")
         synthetic("parallel")
+    consensus()
     ecoli()
     breast()
