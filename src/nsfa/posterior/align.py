@@ -22,10 +22,10 @@ SAME = 0.6
 # Factors in a smaller share of the draws are not kept in the pivot.
 RARE = 0.1
 # The pivot is found on at most this many draws, evenly spread; then all are matched to it.
-PIVOT_DRAWS = 300
+PIVOT_DRAWS = 200
 # ... until no column turns further than this cosine from one round to the next.
 STABLE = 0.999
-_ROUNDS = 10
+_ROUNDS = 6
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def _without_twins(total: Floats, together: Floats, least: float) -> Ints:
 class _Newcomers:
     """Factors without a counterpart in the pivot, gathered into groups of the same one; one per draw and group."""
 
-    _MOST = 400
+    _MOST = 200
 
     def __init__(self, n_features: int) -> None:
         self._total = np.zeros((n_features, 0))
@@ -146,7 +146,7 @@ class _Newcomers:
 
     def add(self, g: Floats) -> None:
         """Take in one draw's unmatched factors (D, any number)."""
-        factor, sign = _match(self._total, g)
+        factor, sign = _match(_unit(self._total), g)
         found = np.flatnonzero(factor >= 0)
         self._total[:, factor[found]] += g[:, found] * sign[found]
         self._count[factor[found]] += 1
@@ -169,11 +169,11 @@ def _unit(columns: Floats) -> Floats:
 
 
 def _match(pivot: Floats, g: Floats) -> tuple[Ints, Floats]:
-    """Column of the pivot (−1: none) and sign of every column of g."""
+    """Column of the pivot, whose columns have unit length, (−1: none) and sign of every column of g."""
     factor, sign = np.full(g.shape[1], -1), np.ones(g.shape[1])
     if pivot.shape[1] == 0 or g.shape[1] == 0:
         return factor, sign
-    cosine = _unit(pivot).T @ _unit(g)
+    cosine = pivot.T @ _unit(g)
     # below SAME a pair is worth nothing, so that it cannot displace a true one
     worth = np.where(np.abs(cosine) >= SAME, np.abs(cosine), 0.0)
     rows, columns = linear_sum_assignment(-worth)
