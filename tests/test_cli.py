@@ -1,5 +1,7 @@
 import re
+import warnings
 
+from sklearn.exceptions import ConvergenceWarning
 from typer.testing import CliRunner
 
 from nsfa import __version__
@@ -15,6 +17,13 @@ def test_demo_says_what_was_found():
     assert "Posterior of the number of factors K (true value 16)" in result.output
     assert re.search(r"Reconstruction error of the loadings: \d\.\d{4}", result.output)
     assert "onverged" in result.output
+
+
+def test_the_verdict_is_said_once():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        result = runner.invoke(app, SHORT)
+    assert result.exit_code == 0 and result.output.count("Not converged") == 1
 
 
 def test_same_seed_same_words():

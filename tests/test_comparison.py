@@ -61,6 +61,11 @@ def test_bad_settings_get_one_sentence(table, settings, sentence):
         compare(table, **settings)
 
 
+def test_a_table_too_small_to_hide_anything(table):
+    with pytest.raises(ValueError, match="holdout must leave entries to score .* table of shape .2, 20."):
+        compare(np.nan_to_num(table[:2]), splits=1, n_jobs=1)
+
+
 def test_box_plot_has_a_box_per_model(frame):
     ax = plot(frame, metric="rmse")
     assert [t.get_text() for t in ax.get_yticklabels()] == ["SPCA", "FA 1", "NSFA"]

@@ -161,3 +161,16 @@ def test_masked_entries_are_holes(rng):
 def test_sparse_tables_far_from_zero_keep_their_variance(rng):
     X = rng.normal(size=(50, 4)) + 1e7
     np.testing.assert_allclose(observe(sp.csr_array(X)).scale, observe(X).scale, rtol=1e-8)
+
+
+def test_features_of_the_same_name_are_named():
+    import pandas as pd
+
+    from nsfa import FA
+
+    twins = pd.DataFrame(np.arange(12.0).reshape(4, 3) ** 2, columns=["a", "b", "a"])
+    with pytest.raises(ValueError, match="Features must have different names. Got 'a' 2 times; rename them."):
+        observe(twins)
+    model = FA(1, chains=1, tune=2, draws=4, random_state=0).fit(twins.to_numpy())
+    with pytest.raises(ValueError, match="Features must have different names"):
+        model.transform(twins)

@@ -314,7 +314,7 @@ class TestEnrich:
     [
         ({"layer": "counts"}, "layer must be None or a key of adata.layers. Got 'counts'; there are: no layers"),
         ({"use_highly_variable": True}, r"adata.var\['highly_variable'\] must be boolean. Got no such column"),
-        ({"model": "pca"}, "model must be one of 'nsfa', .*. Got 'pca'"),
+        ({"model": "pca"}, "model must be one of 'fa', 'afa', 'fok', 'sfa', 'nsfa', 'bfrm'. Got 'pca'"),
         ({"n_components": 3}, "Got 'n_components'; it infers the number of factors, use model='sfa'"),
         ({"model": "sfa", "n_component": 3}, "Settings of sfa must be among .*n_components.*. Got 'n_component'"),
         ({"model": "sfa"}, "n_components must be an int >= 1. Got None"),

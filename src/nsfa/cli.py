@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import typer
@@ -49,13 +50,17 @@ def demo(
     100 samples × 100 genes with 16 hidden factors and a tenth of the signal's variance as noise. Needs no data and no
     network. Example: nsfa demo --seed 1
     """
+    from sklearn.exceptions import ConvergenceWarning
+
     from nsfa import NSFA
     from nsfa.datasets import make_sparse_factors
 
     data = make_sparse_factors(n_samples=100, n_features=100, n_components=16, random_state=seed)
     try:
         estimator = NSFA(chains=chains, tune=tune, draws=draws, thin=thin, concentration=1.0, random_state=seed)
-        with _Bars(chains, quiet) as bars:
+        with _Bars(chains, quiet) as bars, warnings.catch_warnings():
+            # the verdict printed below says the same
+            warnings.simplefilter("ignore", ConvergenceWarning)
             estimator.fit(data.X, monitor=bars.update)
     except (ValueError, RuntimeError) as error:
         Console(stderr=True).print(f"[red]Error:[/red] {error}")

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from nsfa.data import as_float_table
 from nsfa.kernels import Bools, Floats
 from nsfa.metrics import lppd, rmse
 from nsfa.runner import check_count, worker_count
+from nsfa.table import as_float_table, check_table
 
 COLUMNS = ("model", "split", "lppd", "rmse", "K", "seconds", "converged")
 
@@ -62,9 +62,15 @@ def compare(
 
     table = as_float_table(X)
     models = _check(models, holdout, splits)
+    check_table(table, np.isnan(table), None)
     jobs = []
     for split in range(splits):
         hidden = hide(table, holdout, np.random.default_rng([random_state, split]))
+        if not hidden.any():
+            raise ValueError(
+                "holdout must leave entries to score when every sample and feature keeps two of its own. "
+                f"Got {holdout} of a table of shape {table.shape}; hide more, or use a larger table."
+            )
         jobs += [
             _Job(name, _seeded(model, random_state, split), split, table, hidden) for name, model in models.items()
         ]

@@ -14,6 +14,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from nsfa.kernels import Bools, Floats, Holes, Ints
+from nsfa.table import (
+    as_float_table,
+    check_finite,
+    check_power,
+    check_shape,
+    check_size,
+    check_table,
+    label,
+    read_names,
+)
 
 SCALES = ("feature", "global", None)
 _SPARSE_NOT_FINITE = (
@@ -55,6 +65,26 @@ class Observed:
         """Whether no entry is missing."""
         return self.missing is None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the table's features, or "feature 0", "feature 1", ..."""
+        return self.feature_names or tuple(f"feature {d}" for d in range(self.n_features))
+
+    def to_user(self, values: Floats, power: int = 1) -> Floats:
+        """Per modelled feature (D, ...) to per feature of the table (n_features, ...), in its units to the ``power``.
+
+        Zero for features that do not vary.
+        """
+        out = np.zeros((self.n_features, *values.shape[1:]))
+        scale = self.scale[self.kept] ** power
+        out[self.kept] = values * scale.reshape(-1, *(1,) * (values.ndim - 1))
+        return out
+
+    def log_units(self) -> Any:
+        """Σ log scale over each sample's observed entries: what a log density loses in the table's units."""
+        log_scale = np.log(self.scale[self.kept])
+        return log_scale.sum() if self.missing is None else log_scale @ ~self.missing
+
     def is_from(self, table: Floats) -> bool:
         """Whether this was made of the given dense table (samples, features): same holes, same values elsewhere."""
         if table.shape != (self.shape[1], self.n_features) or self.offset is not None:
@@ -69,7 +99,7 @@ class Observed:
             return self._like_sparse(sp.csr_array(X, dtype=np.float64))
         table = as_float_table(X)
         self._check_width(table.shape)
-        _check_finite(table, self.feature_names)
+        check_finite(table, self.feature_names)
         missing = np.isnan(table)
         values = np.ascontiguousarray((np.where(missing, 0.0, table - self.center) / self.scale).T[self.kept])
         return self._with_values(values, missing.T[self.kept])
@@ -121,136 +151,13 @@ def observe(X: Any, scale: str | None = "feature", center: bool = True) -> Obser
     """
     if scale not in SCALES:
         raise ValueError(f"scale must be 'feature', 'global' or None. Got {scale!r}.")
-    names = _names(X)
+    names = read_names(X)
     if sp.issparse(X):
         return _observe_sparse(X, scale, center, names)
     table = as_float_table(X)
     missing = np.isnan(table)
-    _check_table(table, missing, names)
+    check_table(table, missing, names)
     return _observe_dense(table, missing, scale, center, names)
-
-
-def check_features(estimator: Any, X: Any) -> None:
-    """Raise ValueError unless X is a table with the features that a fitted scikit-learn estimator saw."""
-    from sklearn.utils.validation import validate_data
-
-    if len(getattr(X, "shape", (0, 0))) != 2:
-        as_float_table(X)
-    validate_data(estimator, X, reset=False, skip_check_array=True)
-
-
-def _names(X: Any) -> tuple[str, ...] | None:
-    columns = getattr(X, "columns", None)
-    return None if columns is None else tuple(str(c) for c in columns)
-
-
-def as_float_table(X: Any) -> Floats:
-    """A fresh float64 array of the table, masked entries as NaN, or one sentence about why there is none."""
-    if sp.issparse(X):
-        raise ValueError("X must be dense here: a sparse table has no missing entries. Got a sparse one.")
-    try:
-        array = _frame_values(X) if hasattr(X, "columns") else np.ma.asanyarray(X) if np.ma.isMA(X) else np.asarray(X)
-    except ValueError:
-        raise ValueError(
-            "X must be a table whose rows have equal lengths. Got rows that differ; pad with NaN."
-        ) from None
-    if array.ndim != 2:
-        given = f"an array of shape {array.shape}" if array.ndim else f"a {type(X).__name__}"
-        raise ValueError(
-            f"X must be a 2-D table, samples × features. Got {given}. Reshape your data, or pass an array or frame "
-            "with at least 2 rows and 2 columns."
-        )
-    if array.dtype.kind in "cmM":
-        raise ValueError(
-            f"X must hold real numbers. Complex data not supported, nor are dates. Got dtype {array.dtype}; convert it."
-        )
-    try:
-        if np.ma.isMA(array):
-            array = np.ma.filled(array.astype(np.float64), np.nan)
-        # C order of the transpose is what the engine stores, so the copy is the transpose
-        return np.array(array, dtype=np.float64, order="F")
-    except (TypeError, ValueError) as error:
-        # scikit-learn wants a TypeError, with Python's own words, for what could never be a number
-        words = f" ({error})" if isinstance(error, TypeError) else ""
-        raise type(error)(
-            f"X must hold numbers, with NaN for missing entries. Got {_first_text(array)}{words}; "
-            "remove such columns or convert them to numbers."
-        ) from None
-
-
-def _frame_values(frame: Any) -> Any:
-    """A frame's values; pandas' nullable columns give NaN for NA."""
-    plain = frame.to_numpy()
-    if plain.dtype.kind != "O":
-        return plain
-    try:
-        return frame.to_numpy(dtype=float, na_value=np.nan)
-    except (TypeError, ValueError):
-        return plain
-
-
-def _first_text(array: Any) -> str:
-    for (row, column), value in np.ndenumerate(array):
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            return f"{value!r} at row {row}, column {column}"
-    return f"dtype {array.dtype}"
-
-
-def _label(names: tuple[str, ...] | None, index: int) -> str:
-    return f"feature {index}" if names is None else f"feature {names[index]!r}"
-
-
-def _check_shape(n_samples: int, n_features: int) -> None:
-    if n_samples < 2 or n_features < 2:
-        raise ValueError(
-            f"X must have at least 2 samples and 2 features. Got {n_samples} sample(s) and {n_features} feature(s) "
-            f"(shape=({n_samples}, {n_features})) while a minimum of 2 is required; rows are samples."
-        )
-
-
-def _check_table(table: Floats, missing: Bools, names: tuple[str, ...] | None) -> None:
-    _check_shape(*table.shape)
-    _check_finite(table, names)
-    empty = np.flatnonzero(missing.all(axis=0))
-    if len(empty):
-        raise ValueError(
-            f"Every feature must have an observed value. Got only NaN in {_label(names, empty[0])} "
-            f"({len(empty)} such feature(s)); drop it."
-        )
-    empty = np.flatnonzero(missing.all(axis=1))
-    if len(empty):
-        raise ValueError(
-            f"Every sample must have an observed value. Got only NaN in sample {empty[0]} "
-            f"({len(empty)} such sample(s)); drop it."
-        )
-
-
-def _check_finite(table: Floats, names: tuple[str, ...] | None) -> None:
-    infinite = np.argwhere(np.isinf(table))
-    if len(infinite):
-        row, column = infinite[0]
-        raise ValueError(
-            f"X must be finite or NaN (missing). Got {table[row, column]} at sample {row}, {_label(names, column)} "
-            f"({len(infinite)} infinite entries in all); replace infinities by NaN or by numbers."
-        )
-
-
-def _check_size(size: Floats) -> None:
-    if size.max() > 1e140:
-        raise ValueError(
-            f"X must be smaller than 1e140 in size: variances would overflow. Got {size.max():.3g}; use other units."
-        )
-
-
-def _check_power(power: Floats) -> None:
-    """Without scaling, extreme units leave the range in which sums of squares and their logs can be taken."""
-    if not ((power < 1e100) & ((power > 1e-100) | (power == 0))).all():
-        raise ValueError(
-            "X must be within about 1e±50 of unit size when it is not scaled. "
-            "Got larger or smaller values; use scale='feature' or 'global', or other units."
-        )
 
 
 def _scales(deviation: Floats, count: Floats, kept: Ints, scale: str | None) -> Floats:
@@ -269,7 +176,7 @@ def _varying(spread: Floats, size: Floats, names: tuple[str, ...] | None) -> Int
     """Positions of the features that vary; warn once about the others."""
     flat = np.flatnonzero(spread <= 1e-12 * size)
     if len(flat):
-        shown = ", ".join(_label(names, i) for i in flat[:5]) + (" …" if len(flat) > 5 else "")
+        shown = ", ".join(label(names, i) for i in flat[:5]) + (" …" if len(flat) > 5 else "")
         warnings.warn(
             f"{len(flat)} feature(s) do not vary and get zero loadings: {shown}. Drop them to silence this.",
             UserWarning,
@@ -289,7 +196,7 @@ def _observe_dense(
     table[missing] = 0.0
     # divide by the largest entry first: squares of 1e200 overflow, variances do not need to
     size = np.abs(table).max(axis=0)
-    _check_size(size)
+    check_size(size)
     unit = np.where(size > 0, size, 1.0)
     table /= unit
     mean = table.sum(axis=0) / count
@@ -302,7 +209,7 @@ def _observe_dense(
     divisor = _scales(np.sqrt(variance) * unit, count, kept, scale)
     values = np.ascontiguousarray((deviation * (unit / divisor)).T[kept])
     power = _power(values, None)
-    _check_power(power)
+    check_power(power)
     gone = missing.T[kept]
     patterns, pattern = _patterns(gone)
     return Observed(
@@ -325,7 +232,7 @@ def _observe_dense(
 def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, ...] | None) -> Observed:
     if X.ndim != 2:
         raise ValueError(f"X must be a 2-D table, samples × features. Got a sparse array of shape {X.shape}.")
-    _check_shape(*X.shape)
+    check_shape(*X.shape)
     if X.dtype.kind not in "buif":
         raise ValueError(f"X must hold real numbers. Got a sparse matrix of dtype {X.dtype}.")
     table = sp.csc_array(X, dtype=np.float64, copy=True)
@@ -334,7 +241,7 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
         raise ValueError(_SPARSE_NOT_FINITE)
     n_samples, n_features = table.shape
     size = np.abs(table).max(axis=0).toarray().ravel()
-    _check_size(size)
+    check_size(size)
     unit = np.where(size > 0, size, 1.0)
     table = sp.csc_array(table @ sp.diags_array(1.0 / unit))
     mean = np.asarray(table.mean(axis=0)).ravel()
@@ -348,7 +255,7 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
     values = sp.csr_array((table @ sp.diags_array(unit / divisor)).T)[kept]
     offset = (mean * unit / divisor)[kept]
     power = _power(values, offset)
-    _check_power(power)
+    check_power(power)
     return Observed(
         values=values,
         offset=offset,

@@ -11,12 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from nsfa.chain import Length
-from nsfa.data import check_features, observe
+from nsfa.data import observe
 from nsfa.kernels import Floats, Ints
 from nsfa.model.presets import preset
 from nsfa.model.spec import ModelSpec, Priors, is_integer
 from nsfa.posterior import Posterior
 from nsfa.runner import Monitor, check_count, fresh_seed, sample
+from nsfa.table import check_features
 
 _INTERRUPTED = "Interrupted: the result rests on the draws made so far."
 

@@ -13,9 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from nsfa.data import as_float_table, check_features, observe
+from nsfa.data import observe
 from nsfa.kernels import Bools, Floats
 from nsfa.model.spec import is_integer
+from nsfa.table import as_float_table, check_features
 
 _FILL_STEPS, _FILL_TOLERANCE = 500, 1e-4
 

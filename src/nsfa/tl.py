@@ -15,13 +15,13 @@ import nsfa as package
 from nsfa.enrichment import GeneSets
 from nsfa.enrichment import enrich as enrich_consensus
 from nsfa.kernels import Bools, Floats
+from nsfa.model.presets import PRESETS
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-MODELS = ("nsfa", "sfa", "fa", "afa", "fok", "bfrm")
 # Cells with genes unknown to them are projected in dense blocks of at most so many entries.
 _BLOCK = 4_000_000
 
@@ -142,8 +142,8 @@ def _check(adata: Any) -> None:
 
 def _estimator(model: str, settings: dict[str, Any]) -> Any:
     """The unfitted estimator, or one sentence about a setting it does not have."""
-    if model not in MODELS:
-        raise ValueError(f"model must be one of {', '.join(map(repr, MODELS))}. Got {model!r}.")
+    if model not in PRESETS:
+        raise ValueError(f"model must be one of {', '.join(map(repr, PRESETS))}. Got {model!r}.")
     kind = getattr(package, model.upper())
     known = kind().get_params()
     for name in settings:

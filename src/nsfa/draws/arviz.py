@@ -67,7 +67,7 @@ def to_arviz(posterior: Posterior, *, log_likelihood: bool = False, posterior_pr
         groups["posterior_predictive"] = {"X": _each_draw(posterior, _replicate(posterior))}
     data = posterior.data
     coords = {
-        "feature": list(data.feature_names or (f"feature {d}" for d in range(data.n_features))),
+        "feature": list(data.names),
         "factor": np.arange(n_factors),
         SAMPLES: np.arange(data.shape[1]),
     }
@@ -99,7 +99,9 @@ def _parameters(posterior: Posterior) -> tuple[dict[str, Any], int]:
         if spec.stickiness == "infer":
             out["stickiness"] = posterior.trace("stickiness")
     out["loading_power"] = posterior.trace("loading_power")
-    out["noise_variance"] = _each_draw(posterior, lambda draw, _: _noise_variance(posterior, draw))
+    out["noise_variance"] = _each_draw(
+        posterior, lambda draw, _: posterior.data.to_user(1.0 / draw.noise_precision, power=2)
+    )
     n_factors = posterior.consensus().n_factors
     entries = posterior.n_components.size * posterior.data.n_features * n_factors
     if entries <= LARGEST:
@@ -112,14 +114,6 @@ def _parameters(posterior: Posterior) -> tuple[dict[str, Any], int]:
             stacklevel=4,
         )
     return out, n_factors
-
-
-def _noise_variance(posterior: Posterior, draw: Draw) -> Floats:
-    """Noise variances (n_features,) in the user's units; 0 for features that do not vary."""
-    data = posterior.data
-    out = np.zeros(data.n_features)
-    out[data.kept] = data.scale[data.kept] ** 2 / draw.noise_precision
-    return out
 
 
 def _sample_stats(posterior: Posterior) -> dict[str, Any]:
@@ -141,9 +135,7 @@ def _table(posterior: Posterior) -> Floats:
 def _to_user(posterior: Posterior, values: Floats) -> Floats:
     """(D, N) on the model's scale to (n_samples, n_features) in the user's units."""
     data = posterior.data
-    out = np.tile(data.center, (values.shape[1], 1))
-    out[:, data.kept] += values.T * data.scale[data.kept]
-    return out
+    return data.to_user(values).T + data.center
 
 
 def _each_draw(posterior: Posterior, of: Callable[[Draw, Kernels], Floats]) -> Floats:
@@ -158,8 +150,7 @@ def _log_density(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
     from nsfa.posterior.project import sample_moments
 
     data = posterior.data
-    log_scale = np.log(data.scale[data.kept])
-    units = log_scale.sum() if data.missing is None else log_scale @ ~data.missing
+    units = data.log_units()
     return lambda draw, kernels: sample_moments(data, draw, kernels).log_density - units
 
 

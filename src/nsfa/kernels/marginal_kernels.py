@@ -100,9 +100,12 @@ def _correct(P, C, w, u, scale, power):
 
 
 @jit
-def _draw_entries(d, g, active, usage, lam, prior, n_features, row, P, C, c, Vg, Cg, key):
-    """Metropolis–Hastings on every (z, g) of one feature; ``row`` is (N, v, R) and is returned up to date."""
-    n, v, residual = row
+def _draw_entries(d, problem, moments, v, residual, key):
+    """Metropolis–Hastings on every (z, g) of feature d; ``moments`` is (V, C, c, Vg, Cg). Returns the new v and R."""
+    P, C, c, Vg, Cg = moments
+    active, usage, prior = problem.active, problem.usage, problem.prior
+    n_features, n = problem.values.shape[0], float(problem.values.shape[1])
+    g, lam = problem.loadings[d], problem.loading_precision[d * min(1, problem.loading_precision.shape[0] - 1)]
     for k in range(g.shape[0]):
         on, gk, slab = active[d, k], g[k], lam[k]
         others = usage[k] - (1 if on else 0)
@@ -140,17 +143,14 @@ def _draw_entries(d, g, active, usage, lam, prior, n_features, row, P, C, c, Vg,
 
 
 @jit
-def marginal_rows(values, loadings, active, usage, psi, lam, prior, noise_prior, key):
-    """One pass over the features: pattern, loadings and noise variance of each, scores integrated out.
-
-    ``prior`` is (on, off): odds (m + on)/(off + D − 1 − m); ``noise_prior`` (a, b) of the precisions, a = 0 holds ψ.
-    Updates ``loadings`` (C order), ``active``, ``usage``, ``psi`` in place.
-    """
+def marginal_rows(problem, key):
+    """One pass over the features: pattern, loadings and noise variance of each, scores integrated out."""
+    values, loadings, psi, noise_prior = problem.values, problem.loadings, problem.noise_variance, problem.noise_prior
     n_features, n_samples = values.shape
-    lam_step, n = min(1, lam.shape[0] - 1), float(n_samples)
+    n_factors, n = loadings.shape[1], float(n_samples)
     weighted = loadings / psi.reshape(-1, 1)
     A = np.dot(weighted.T, values)
-    P = np.linalg.inv(np.eye(usage.shape[0]) + np.dot(weighted.T, loadings))
+    P = np.linalg.inv(np.eye(n_factors) + np.dot(weighted.T, loadings))
     PA = np.dot(P, A)
     C = np.dot(PA, PA.T)
     for d in range(n_features):
@@ -163,14 +163,12 @@ def marginal_rows(values, loadings, active, usage, psi, lam, prior, noise_prior,
         # from here on P is V and C is C⁻, without this feature
         c = t - w * ((power - gt) / delta)
         Vg, Cg = np.dot(P, g), np.dot(C, g)
-        row = (n, before + np.dot(g, Vg), power - 2.0 * np.dot(c, g) + np.dot(g, Cg))
-        v, residual = _draw_entries(
-            d, g, active, usage, lam[d * lam_step], prior, n_features, row, P, C, c, Vg, Cg, key
-        )
+        v, residual = before + np.dot(g, Vg), power - 2.0 * np.dot(c, g) + np.dot(g, Cg)
+        v, residual = _draw_entries(d, problem, (P, C, c, Vg, Cg), v, residual, key)
         if noise_prior[0] > 0.0:
             psi[d] = _noise_slice(before, v - before, residual, n, noise_prior[0], noise_prior[1], key, d)
         _correct(P, C, Vg, c - Cg, -1.0 / (psi[d] + v - before), residual)
-        for k in range(usage.shape[0]):
+        for k in range(n_factors):
             part = g[k] / psi[d] - old[k] / before
             if part != 0.0:
                 for j in range(np.uint64(n_samples)):

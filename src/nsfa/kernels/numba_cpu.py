@@ -107,7 +107,7 @@ class NumbaKernels:
         return sum(self._over_rows(one, *loadings.shape)), residual
 
     def sweep_marginal(self, problem: Marginal, key: int) -> None:
-        marginal_kernels.marginal_rows(*problem, np.uint64(key))
+        marginal_kernels.marginal_rows(problem, np.uint64(key))
 
     def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
         out = np.empty(len(shape))

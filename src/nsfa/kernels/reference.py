@@ -5,20 +5,14 @@ Written to be read beside MODEL section 4, one loop per product of the formula; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from nsfa.kernels import Born, Own, products
+from nsfa.kernels.reference_moves import log_scale_density, marginal_row, slice_update
 from nsfa.kernels.streams import (
-    ACCEPT,
-    LEAST_VARIANCE,
-    MOST_SHRINKS,
-    MOST_STEPS,
-    NOISE,
-    NOISE_WIDTH,
     STRETCH,
     VALUES,
     WIDTH,
@@ -153,7 +147,7 @@ class ReferenceKernels:
         out = np.empty(len(power))
         for k in range(len(power)):
             terms, column = (n, power[k], square[k], int(usage[k]), shape, rate), iter(range(1000))
-            out[k] = _slice(
+            out[k] = slice_update(
                 lambda t, terms=terms: log_scale_density(t, *terms),  # type: ignore[misc]
                 0.0,
                 WIDTH,
@@ -213,7 +207,7 @@ class ReferenceKernels:
 
     def sweep_marginal(self, problem: Marginal, key: int) -> None:
         for d in range(len(problem.values)):
-            _marginal_row(problem, d, key)
+            marginal_row(problem, d, key)
 
     def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
         return np.array([gamma_draw(a, key, i, 0) for i, a in enumerate(shape)]) / rate
@@ -280,123 +274,6 @@ class ReferenceKernels:
             root = cholesky(information, lower=True)
             values[c] = _solve_and_perturb(root, problem.projection[members].sum(axis=0), noise)
         scores[:] = values[cluster]
-
-
-def log_scale_density(t: float, n: float, power: float, square: float, usage: int, shape: float, rate: float) -> float:
-    """Log density of a factor's log scale: see ``moves.scale``; shape 0 holds the slab precision fixed."""
-    rest = 0.5 * square * np.exp(-2 * t)
-    slab = rest if shape == 0 else (shape + 0.5 * usage) * np.log(rate + rest)
-    return float((n - usage) * t - 0.5 * power * np.exp(2 * t) - slab)
-
-
-def _slice(f: Callable[[float], float], start: float, width: float, uniforms: Callable[[], Any]) -> float:
-    """One update by slice sampling with stepping out and shrinkage (Neal 2003)."""
-    u, v = (float(x) for x in uniforms())
-    level = f(start) + np.log(u)
-    low = start - width * v
-    high = low + width
-    for _ in range(MOST_STEPS):
-        low -= width if f(low) > level else 0.0
-    for _ in range(MOST_STEPS):
-        high += width if f(high) > level else 0.0
-    for _ in range(1, MOST_SHRINKS):
-        x = low + (high - low) * float(uniforms()[0])
-        if f(x) > level:
-            return x
-        low, high = (x, high) if x < start else (low, x)
-    return start
-
-
-def _marginal_row(problem: Marginal, d: int, key: int) -> None:
-    """(z, g) entry by entry and then ψ of feature d, given the other features: see ``kernels.marginal_kernels``."""
-    others = np.arange(len(problem.values)) != d
-    G, weight, y = problem.loadings[others], 1 / problem.noise_variance[others, None], problem.values[d]
-    V = np.linalg.inv(np.eye(G.shape[1]) + G.T @ (weight * G))
-    # fitted scores of all samples from the other features (K, N)
-    scores = V @ (weight * G).T @ problem.values[others]
-    g, n = problem.loadings[d], len(y)
-
-    def log_likelihood(psi: float) -> float:
-        v = psi + g @ V @ g
-        return float(-0.5 * n * np.log(v) - 0.5 * ((y - scores.T @ g) ** 2).sum() / v)
-
-    for k in range(len(g)):
-        _marginal_entry(problem, d, k, V, scores, log_likelihood, key)
-    shape, rate = problem.noise_prior
-    if shape > 0:
-        column = iter(range(NOISE, NOISE + 1000))
-        problem.noise_variance[d] = np.exp(
-            _slice(
-                lambda x: (
-                    -shape * x - rate * np.exp(-x) + log_likelihood(np.exp(x))
-                    if np.exp(x) >= LEAST_VARIANCE
-                    else -np.inf
-                ),
-                float(np.log(problem.noise_variance[d])),
-                NOISE_WIDTH,
-                lambda: uniform_pairs(key, d, next(column)),
-            )
-        )
-
-
-def _marginal_entry(
-    problem: Marginal, d: int, k: int, V: Floats, scores: Floats, log_likelihood: Any, key: int
-) -> None:
-    """One Metropolis–Hastings update of (z_dk, g_dk)."""
-    g, psi, y = problem.loadings[d], problem.noise_variance[d], problem.values[d]
-    lam = problem.loading_precision[d if len(problem.loading_precision) > 1 else 0, k]
-    on, old = bool(problem.active[d, k]), float(g[k])
-    others = problem.usage[k] - on
-    C, rest = scores @ scores.T, np.where(np.arange(len(g)) == k, 0.0, g)
-    line = (len(y), psi + rest @ V @ rest, V[k] @ rest, V[k, k],
-            ((y - scores.T @ rest) ** 2).sum(), scores[k] @ (y - scores.T @ rest), C[k, k])  # fmt: skip
-    centre, precision = marginal_proposal(*line, lam)
-
-    def at(value: float) -> float:
-        g[k] = value
-        return float(log_likelihood(psi))
-
-    def log_weight(value: float) -> float:
-        target = at(value) - 0.5 * lam * value**2
-        return float(target + 0.5 * np.log(lam / precision) + 0.5 * precision * (value - centre) ** 2)
-
-    empty, forced = at(0.0), others + problem.prior[0] <= 0
-    prior = (
-        0.0 if forced else np.log((others + problem.prior[0]) / (problem.prior[1] + len(problem.values) - 1 - others))
-    )
-    odds = prior + log_weight(centre) - empty
-    u = float(uniform_pairs(key, d, k)[0])
-    propose = bool(forced or np.log(u) - np.log1p(-u) < odds)
-    new = centre + float(normals_at(key, d, k)) / np.sqrt(precision) if propose else 0.0
-    chance = 0.0 if forced else -np.logaddexp(0.0, -odds)
-
-    def log_ratio(active: bool, value: float) -> float:
-        return float(log_weight(value) + prior - chance if active else empty + np.logaddexp(0.0, odds))
-
-    accept = np.log(float(uniform_pairs(key, d, ACCEPT + k)[0])) < log_ratio(propose, new) - log_ratio(on, old)
-    g[k] = new if accept else old
-    problem.active[d, k] = propose if accept else on
-    problem.usage[k] = others + problem.active[d, k]
-
-
-def marginal_proposal(
-    n: int, v0: float, a1: float, vkk: float, r0: float, s: float, ckk: float, lam: float
-) -> tuple[float, float]:
-    """Centre and precision of a normal near exp f(g), f = −(N/2) log v − R/(2v) − ½λg²: two Newton steps, held back.
-
-    v = v₀ + 2a₁g + V_kk g² and R = r₀ − 2sg + C_kk g².
-    """
-    floor = 0.1 * (ckk / v0 + lam)
-    g = s / (ckk + v0 * lam)
-    for step in range(3):
-        v, dv, ddv = v0 + 2 * a1 * g + vkk * g**2, 2 * a1 + 2 * vkk * g, 2 * vkk
-        r, dr, ddr = r0 - 2 * s * g + ckk * g**2, -2 * s + 2 * ckk * g, 2 * ckk
-        slope = -0.5 * n * dv / v - 0.5 * dr / v + 0.5 * r * dv / v**2 - lam * g
-        bend = -0.5 * n * (ddv / v - dv**2 / v**2) - 0.5 * ddr / v + dr * dv / v**2
-        bend = max(-(bend + 0.5 * r * ddv / v**2 - r * dv**2 / v**3 - lam), floor)
-        if step < 2:
-            g += float(np.clip(slope / bend, -3 / np.sqrt(floor), 3 / np.sqrt(floor)))
-    return g, 0.9 * bend
 
 
 def _sample_information(problem: Projection, n: int) -> Floats:

@@ -100,10 +100,10 @@ class Consensus:
 
 
 class _Aligned:
-    """Loadings of the draws with the consensus factors in order; scale, centre and rotation are applied here."""
+    """Loadings of the draws, rotated, with the columns ``keep`` of the pivot in order."""
 
-    def __init__(self, data: Observed, draws: Sequence[Draw], alignment: Alignment, keep: Ints) -> None:
-        self.data, self.draws, self.alignment, self.keep = data, draws, alignment, keep
+    def __init__(self, draws: Sequence[Draw], alignment: Alignment, keep: Ints) -> None:
+        self.draws, self.alignment, self.keep = draws, alignment, keep
 
     def loadings(self, i: int) -> tuple[Floats, Bools]:
         """Draw i on the model's scale (D, K), and which factors it contains (K,)."""
@@ -113,12 +113,6 @@ class _Aligned:
         there = np.zeros(len(self.keep), dtype=np.bool_)
         there[where] = True
         return out, there
-
-    def to_user(self, values: Floats) -> Floats:
-        """(D, K) on the model's scale to (n_features, K) in the user's units."""
-        out = np.zeros((self.data.n_features, values.shape[1]))
-        out[self.data.kept] = values * self.data.scale[self.data.kept, None]
-        return out
 
 
 def build(
@@ -132,7 +126,7 @@ def build(
     """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
     draws = [draw for chain in chains for draw in chain]
     keep = np.flatnonzero(alignment.support().mean(axis=0) > min_support)
-    aligned = _Aligned(data, draws, alignment, keep)
+    aligned = _Aligned(draws, alignment, keep)
     mean, inclusion, share = _averages(aligned)
     # the largest mean loading is positive, and the factor that explains most comes first
     sign = np.where(mean[np.abs(mean).argmax(axis=0), np.arange(len(keep))] < 0, -1.0, 1.0)
@@ -141,21 +135,18 @@ def build(
     lower, upper = np.where(sign > 0, lower, -upper), np.where(sign > 0, upper, -lower)
     scores, deviation = score_means(data, draws, alignment, keep, kernels)
     found = alignment.support()[:, keep].reshape(len(chains), len(chains[0]), len(keep))
-    shown = np.zeros((data.n_features, len(keep)))
-    shown[data.kept] = inclusion
-    names = data.feature_names or tuple(f"feature {d}" for d in range(data.n_features))
     return Consensus(
-        loadings=aligned.to_user(mean * sign)[:, order],
-        lower=aligned.to_user(lower)[:, order],
-        upper=aligned.to_user(upper)[:, order],
+        loadings=data.to_user(mean * sign)[:, order],
+        lower=data.to_user(lower)[:, order],
+        upper=data.to_user(upper)[:, order],
         level=level,
-        inclusion=shown[:, order],
+        inclusion=data.to_user(inclusion, power=0)[:, order],
         support=found.mean(axis=(0, 1))[order],
         chain_support=found.mean(axis=1)[:, order],
         variance_explained=share[order],
         scores=(scores * sign)[:, order],
         scores_std=deviation[:, order],
-        feature_names=names,
+        feature_names=data.names,
         pivot=keep[order],
         sign=sign[order],
     )
@@ -196,8 +187,8 @@ def _intervals(aligned: _Aligned, inclusion: Floats, level: float) -> tuple[Floa
 
 def aligned_draws(data: Observed, draws: Sequence[Draw], alignment: Alignment, consensus: Consensus) -> Floats:
     """Loadings of every draw on the consensus factors, (draws, n_features, K), in the user's units."""
-    aligned = _Aligned(data, draws, alignment, consensus.pivot)
-    return np.array([aligned.to_user(aligned.loadings(i)[0] * consensus.sign) for i in range(len(draws))])
+    aligned = _Aligned(draws, alignment, consensus.pivot)
+    return np.array([data.to_user(aligned.loadings(i)[0] * consensus.sign) for i in range(len(draws))])
 
 
 def evenly(n: int, at_most: int) -> Ints:

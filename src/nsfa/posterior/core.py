@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from nsfa.chain import Length
-from nsfa.data import Observed, as_float_table
+from nsfa.data import Observed
 from nsfa.draws import Draw
 from nsfa.kernels import Bools, Floats, Ints, get_kernels
 from nsfa.metrics import log_mean_density
@@ -22,6 +22,7 @@ from nsfa.posterior.diagnostics import Diagnostics, diagnose
 from nsfa.posterior.predict import Entries, predictive_moments, summarise
 from nsfa.posterior.project import sample_moments
 from nsfa.runner import ChainResult
+from nsfa.table import as_float_table
 
 LABEL_FREE = {
     "log joint": "log_joint",
@@ -76,9 +77,7 @@ class Posterior:
 
     def scaled_loadings(self, draw: Draw) -> Floats:
         """Loadings (n_features, K) of one draw in the user's units; zero for features that do not vary."""
-        out = np.zeros((self.data.n_features, draw.n_factors))
-        out[self.data.kept] = draw.loadings() * self.data.scale[self.data.kept, None]
-        return out
+        return self.data.to_user(draw.loadings())
 
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of quantities that do not depend on the factors' labels, and a verdict."""
@@ -87,10 +86,7 @@ class Posterior:
 
     def noise_variance(self) -> Floats:
         """Posterior mean noise variance of every feature (n_features,), in the user's units; 0 where it is constant."""
-        out = np.zeros(self.data.n_features)
-        mean = np.mean([1.0 / draw.noise_precision for draw in self.draws], axis=0)
-        out[self.data.kept] = mean * self.data.scale[self.data.kept] ** 2
-        return out
+        return self.data.to_user(np.mean([1.0 / draw.noise_precision for draw in self.draws], axis=0), power=2)
 
     def log_predictive_density(self, X_true: Any, where: Any) -> Floats:
         """Log p(x | observed data) of entries that were missing in the fit, in the user's units.
@@ -185,9 +181,7 @@ class Posterior:
         data, kernels = self.data.like(X), get_kernels("numba")
         with threadpool_limits(1):
             logs = [sample_moments(data, draw, kernels).log_density for draw in self._some_draws()]
-        log_scale = np.log(data.scale[data.kept])
-        units = log_scale.sum() if data.missing is None else log_scale @ ~data.missing
-        out: Floats = log_mean_density(logs) - units
+        out: Floats = log_mean_density(logs) - data.log_units()
         return out
 
     def covariance(self) -> Floats:
@@ -198,10 +192,7 @@ class Posterior:
             g = draw.loadings()
             total += g @ g.T
             total[np.diag_indices_from(total)] += 1.0 / draw.noise_precision
-        scale = self.data.scale[self.data.kept]
-        out = np.zeros((self.data.n_features,) * 2)
-        out[np.ix_(self.data.kept, self.data.kept)] = total / len(some) * np.outer(scale, scale)
-        return out
+        return self.data.to_user(self.data.to_user(total / len(some)).T)
 
     def impute(self, X: Any, level: float | None = None) -> Any:
         """A table, the fitted one or another, with its holes filled by posterior means.
@@ -232,7 +223,8 @@ class Posterior:
 
     def _some_draws(self) -> list[Draw]:
         """Evenly spaced draws, enough for averages over them."""
-        return [self.draws[i] for i in evenly(len(self.draws), SCORE_DRAWS)]
+        draws = self.draws
+        return [draws[i] for i in evenly(len(draws), SCORE_DRAWS)]
 
     def _moments(self, data: Observed, draws: list[Draw], entries: Entries, fitted: bool) -> Any:
         kernels = get_kernels("numba")
