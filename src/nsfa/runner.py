@@ -21,6 +21,7 @@ from nsfa.data import Observed
 from nsfa.draws import Draw
 from nsfa.kernels import get_kernels
 from nsfa.model.spec import ModelSpec, is_integer
+from nsfa.model.start import starting_factors
 
 _REPORT_EVERY = 0.1
 # Seconds of sampling from which starting worker processes (imports, compiled code from the cache) is worth it.
@@ -138,7 +139,8 @@ def _run_one(job: _Job, chain: int, stop: StopFlag, report: Callable[[Progress],
     """One chain from start to end, or until ``stop`` is set; reports a few times a second."""
     draws: list[Draw] = []
     with threadpool_limits(1):
-        engine = Chain(job.data, job.spec, get_kernels(job.backend, job.threads), chain_generator(job.seed, chain))
+        kernels, start = get_kernels(job.backend, job.threads), starting_factors(job.spec, job.data.shape, chain)
+        engine = Chain(job.data, job.spec, kernels, chain_generator(job.seed, chain), start)
         last_report, total = time.monotonic(), job.length.sweeps
         sweep: Sweep | None = None
         for sweep in _guarded(run_chain(engine, job.length)):
