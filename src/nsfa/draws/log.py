@@ -83,7 +83,7 @@ class ChainLog:
         self._set_aside(self._store.block(self._chain, self.safe))
         self._made = 0
         for path in sorted(self._store.folder(self._chain).glob("state-*.npz"), reverse=True):
-            tree = self._store.read(path, chain=self._chain, sweep=file_number(path))
+            tree = self._store.read(path, kind="state", chain=self._chain, sweep=file_number(path))
             if tree is None:
                 self._set_aside(path)
             elif tree["draws"] <= self.safe:
@@ -113,14 +113,13 @@ class ChainLog:
 
     def _write(self, chain: Chain) -> None:
         store, number = self._store, self._chain
-        marks = {"run": store.run, "chain": number}
         if self._pending:
-            content = codec.pack_draws(self._pending)
-            write_tree(store.block(number, self.safe), {**marks, "first": self.safe, "content": content})
+            write_draws(store, number, self.safe, self._pending)
             self.safe += len(self._pending)
             self._pending = []
         state = {"draws": self._made, "state": chain.snapshot()}
-        write_tree(store.state(number, chain.number), {**marks, "sweep": chain.number, "content": state})
+        marks = {"run": store.run, "kind": "state", "chain": number, "sweep": chain.number}
+        write_tree(store.state(number, chain.number), {**marks, "content": state})
         for path in sorted(store.folder(number).glob("state-*.npz"))[:-_KEPT_STATES]:
             path.unlink(missing_ok=True)
 
@@ -147,17 +146,22 @@ class ChainLog:
         )
 
 
+def write_draws(store: Store, chain: int, first: int, draws: list[Draw]) -> None:
+    """Write a block of draws."""
+    marks = {"run": store.run, "kind": "draws", "chain": chain, "first": first}
+    write_tree(store.block(chain, first), {**marks, "content": codec.pack_draws(draws)})
+
+
 def save_chains(store: Store, chains: tuple[tuple[Draw, ...], ...]) -> None:
     """Write whole chains of draws, without states."""
     for number, draws in enumerate(chains):
         try:
             store.folder(number).mkdir(exist_ok=True)
-            content = codec.pack_draws(list(draws))
-            marks = {"run": store.run, "chain": number, "first": 0}
-            write_tree(store.block(number, 0), {**marks, "content": content})
+            write_draws(store, number, 0, list(draws))
         except OSError as error:
             # its folder was new
             shutil.rmtree(store.path, ignore_errors=True)
             raise StoreError(
-                f"Writing to {store.path} failed: {error.strerror}. Nothing was saved; make room, or choose another place."
+                f"Writing to {store.path} failed: {error.strerror}. Nothing was saved; make room, or choose another "
+                "place."
             ) from None
