@@ -40,6 +40,12 @@ SPECS = {
 }  # fmt: skip
 
 
+def write_always(monkeypatch, every=0.0):
+    """Checkpoints after every sweep, or nearly."""
+    monkeypatch.setattr(store, "EVERY", every)
+    monkeypatch.setattr("nsfa.draws.log._PATIENCE", 0.0)
+
+
 def through_disk(tree, path):
     files.write_tree(path, tree)
     return files.read_tree(path)
@@ -372,14 +378,50 @@ def test_files_of_another_run_are_named(tmp_path):
 
 
 def test_checkpoints_follow_the_clock_and_old_states_go(tmp_path, monkeypatch):
-    from nsfa.draws import log
-
-    monkeypatch.setattr(store, "EVERY", 0.02)
-    monkeypatch.setattr(log, "_PATIENCE", 0.0)
+    write_always(monkeypatch, 0.02)
     fitted(tmp_path / "s", draws=300, chains=1)
     folder = tmp_path / "s" / "chain-0"
     assert 3 < len(list(folder.glob("draws-*"))) < 300
     assert len(list(folder.glob("state-*"))) == 2
+
+
+def test_large_draws_do_not_wait_in_memory(tmp_path, monkeypatch):
+    from nsfa.draws import log
+
+    monkeypatch.setattr(log, "LARGEST_BLOCK", 600)
+    expected = fitted(tmp_path / "s")
+    folder = tmp_path / "s" / "chain-0"
+    assert 3 < len(list(folder.glob("draws-*"))) < 12 and len(list(folder.glob("state-*"))) == 2
+    assert_same_draws(nsfa.load(tmp_path / "s"), expected)
+    expected.save(tmp_path / "t")
+    assert len(list((tmp_path / "t" / "chain-0").glob("draws-*"))) > 3
+    assert_same_draws(nsfa.load(tmp_path / "t"), expected)
+
+
+def test_states_written_while_draws_are_made_again_are_kept(tmp_path, monkeypatch):
+    """A gap in old draws: the states before the newest ones count until the gap is filled."""
+    from nsfa.draws import log
+
+    write_always(monkeypatch)
+    expected = fitted(tmp_path / "s", chains=1)
+    folder = tmp_path / "s" / "chain-0"
+    (folder / "draws-00000004.npz").unlink()
+    real = log.write_draws
+
+    def failing(run, chain, first, draws):
+        if first == 6:
+            raise OSError(5, "Input/output error")
+        real(run, chain, first, draws)
+
+    (folder / "draws-00000005.npz").unlink()
+    (folder / "draws-00000006.npz").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(log, "write_draws", failing)
+        with pytest.raises(nsfa.StoreError, match="6 draws of chain 0"):
+            nsfa.resume(tmp_path / "s")
+    names = sorted(path.name for path in folder.glob("state-*"))
+    assert names == [f"state-{n:08d}.npz" for n in (17, 18, 23, 24)]
+    assert_same_draws(nsfa.resume(tmp_path / "s"), expected)
 
 
 def test_an_error_while_writing_stops_the_other_chains_and_their_draws_are_safe(tmp_path, monkeypatch):
