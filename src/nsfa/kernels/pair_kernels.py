@@ -38,16 +38,32 @@ def log_tilt(c, n, power, kept, work):
 
 
 @jit
-def tilt_mode(weight, n, power, kept, work):
-    """Centre and precision of a normal near a mode: reweighted least squares, all loadings first at ``weight`` off."""
-    centre, precision = 0.0, power
-    for step in range(TILT_ROUNDS + 1):
+def middle_tilt(n, work):
+    """Weighted median of h/g_k, the tilts at which single loadings vanish: most do there, if most can."""
+    if n == 0:
+        return 0.0
+    at, weight, total = np.empty(n), np.empty(n), 0.0
+    for i in range(n):
+        at[i] = work[0, i] / work[1, i]
+        weight[i] = math.sqrt(work[2, i]) * abs(work[1, i])
+        total += weight[i]
+    seen = 0.0
+    for i in np.argsort(at):
+        seen += weight[i]
+        if 2.0 * seen >= total:
+            return at[i]
+    return 0.0
+
+
+@jit
+def tilt_mode(centre, rounds, n, power, kept, work):
+    """Centre and precision of a normal near the mode that reweighted least squares from ``centre`` find."""
+    precision = power
+    for _ in range(rounds):
         precision, total = power, 0.0
         for i in range(n):
-            share = weight
-            if step > 0:
-                on, off = _on_and_off(centre, i, work)
-                share = 0.0 if i == kept else 1.0 / (1.0 + math.exp(min(on - off, 700.0)))
+            on, off = _on_and_off(centre, i, work)
+            share = 0.0 if i == kept else 1.0 / (1.0 + math.exp(min(on - off, 700.0)))
             pull = (share * work[2, i] + (1.0 - share) * work[3, i]) * work[1, i]
             precision += pull * work[1, i]
             total += pull * work[0, i]
@@ -143,16 +159,16 @@ def tilt_pairs(problem, n_pairs, key):
         j += 1 if j >= k else 0
         n, kept, tilt = _gather(k, j, problem, excess, rows, work)
         power, new = problem.gram[j, j], tilt
-        # all off, all in use, and all in use without a second look: none depends on the present tilt
-        modes[0] = tilt_mode(1.0, n, power, kept, work)
-        modes[1] = tilt_mode(0.0, n, power, kept, work)
         wide, total = power, 0.0
         for i in range(n):
             wide += work[3, i] * work[1, i] * work[1, i]
             total += work[3, i] * work[1, i] * work[0, i]
-        modes[2] = total / wide, wide
+        # all loadings in use, the mode near that, and the one with most of them off: none depends on the present tilt
+        modes[0] = total / wide, wide
+        modes[1] = tilt_mode(modes[0, 0], TILT_ROUNDS, n, power, kept, work)
+        modes[2] = tilt_mode(middle_tilt(n, work), TILT_ROUNDS, n, power, kept, work)
         which, accept = uniform_pair(key, p, 1)
-        m = 1 if which < TILT_WEIGHTS[1] else 0 if which < TILT_WEIGHTS[1] + TILT_WEIGHTS[0] else 2
+        m = 0 if which < TILT_WEIGHTS[0] else 1 if which < TILT_WEIGHTS[0] + TILT_WEIGHTS[1] else 2
         proposal = modes[m, 0] + normal_at(key, p, 2) / math.sqrt(modes[m, 1])
         ratio = log_tilt(proposal, n, power, kept, work) - log_tilt(tilt, n, power, kept, work)
         ratio += _log_proposal(tilt, modes) - _log_proposal(proposal, modes)

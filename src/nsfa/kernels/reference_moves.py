@@ -210,14 +210,15 @@ def tilt_pair(problem: Tilts, p: int, key: int) -> int:
         weight = (off * a + (1 - off) * wide) * g
         return float(weight @ h / (power + weight @ g)), float(power + weight @ g)
 
-    def mode(off: float) -> tuple[float, float]:
-        found = normal(np.full(len(rows), off))
+    def mode(centre: float) -> tuple[float, float]:
+        found = centre, power
         for _ in range(TILT_ROUNDS):
             on_part, off_part = parts(found[0])
             found = normal(1 / (1 + np.exp(np.minimum(on_part - off_part, 700))))
         return found
 
-    modes = [mode(1.0), mode(0.0), normal(np.zeros(len(rows)))]
+    everything = normal(np.zeros(len(rows)))
+    modes = [everything, mode(everything[0]), mode(_weighted_median(h / g, np.sqrt(a) * np.abs(g)))]
 
     def log_proposal(c: float) -> float:
         logs = [
@@ -226,7 +227,7 @@ def tilt_pair(problem: Tilts, p: int, key: int) -> int:
         return float(np.logaddexp.reduce(logs))
 
     which, accept = (float(x) for x in uniform_pairs(key, p, 1))
-    centre, precision = modes[1 if which < TILT_WEIGHTS[1] else 0 if which < TILT_WEIGHTS[1] + TILT_WEIGHTS[0] else 2]
+    centre, precision = modes[int(np.searchsorted(np.cumsum(TILT_WEIGHTS[:2]), which, side="right"))]
     new = centre + float(normals_at(key, p, 2)) / np.sqrt(precision)
     ratio = log_target(new) - log_target(tilt) + log_proposal(tilt) - log_proposal(new)
     accepted = bool(np.log(accept) < ratio)
@@ -243,3 +244,10 @@ def tilt_pair(problem: Tilts, p: int, key: int) -> int:
         array[:] = array @ step
     problem.gram[:] = step.T @ problem.gram @ step
     return int(accepted)
+
+
+def _weighted_median(values: Floats, weight: Floats) -> float:
+    order = np.argsort(values)
+    if not len(order):
+        return 0.0
+    return float(values[order[np.searchsorted(np.cumsum(weight[order]), 0.5 * weight.sum())]])

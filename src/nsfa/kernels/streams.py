@@ -34,8 +34,8 @@ LEAST_VARIANCE = 1e-6
 # Tilts: columns 0 to 2 of a pair's row choose and decide, later ones belong to features. The proposal is a mixture of
 # normals near three modes, with these weights; so many rounds of reweighting find the modes.
 FEATURES = 3
-TILT_WEIGHTS = (0.3, 0.4, 0.3)
-TILT_ROUNDS = 4
+TILT_WEIGHTS = (0.2, 0.3, 0.5)
+TILT_ROUNDS = 3
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.
 WIDTH = 0.2
 MOST_STEPS = 20

@@ -13,7 +13,7 @@ from nsfa.state import State
 from nsfa.stats import Stats
 
 # Random pairs tried in one sweep, per factor: relevant ones are few, and their modes last for thousands of sweeps.
-PAIRS = 2
+PAIRS = 1
 
 
 def update_tilt_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
