@@ -10,9 +10,11 @@ __version__ = "0.1.0.dev0"
 if TYPE_CHECKING:
     from nsfa import datasets, metrics, pl, tl
     from nsfa.comparison import compare
+    from nsfa.draws.files import StoreError
     from nsfa.estimators import AFA, BFRM, FA, FOK, NSFA, SFA
     from nsfa.model import Gamma, ModelSpec, Priors
     from nsfa.posterior import Posterior
+    from nsfa.saved import load, resume
     from nsfa.spca import SPCA
 
 _HOME = {
@@ -21,12 +23,14 @@ _HOME = {
     "Posterior": "nsfa.posterior",
     "compare": "nsfa.comparison",
     "SPCA": "nsfa.spca",
+    "StoreError": "nsfa.draws.files",
+    **dict.fromkeys(("load", "resume"), "nsfa.saved"),
 }
 _MODULES = ("datasets", "metrics", "pl", "tl")
 
 __all__ = [
-    "AFA", "BFRM", "FA", "FOK", "NSFA", "SFA", "SPCA", "Gamma", "ModelSpec", "Posterior", "Priors", "__version__",
-    "compare", "datasets", "metrics", "pl", "tl",
+    "AFA", "BFRM", "FA", "FOK", "NSFA", "SFA", "SPCA", "Gamma", "ModelSpec", "Posterior", "Priors", "StoreError",
+    "__version__", "compare", "datasets", "load", "metrics", "pl", "resume", "tl",
 ]  # fmt: skip
 
 

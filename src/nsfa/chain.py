@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,11 @@ from nsfa.model.joint import log_likelihood, log_prior
 from nsfa.model.spec import ModelSpec
 from nsfa.model.start import initial_state
 from nsfa.moves.births import BirthInfo
+from nsfa.state import State
 from nsfa.stats import Stats
+
+# What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
+_CARRIED = ("number", "seconds")
 
 
 class Sweep(NamedTuple):
@@ -61,6 +65,7 @@ class Chain:
         self.moves = schedule.build(spec, data.shape[0])
         self.marginal_moves = schedule.build_marginal(spec, data)
         self.number = 0
+        self.seconds = 0.0
         self.state = initial_state(data, spec, rng, start)
         self.stats.refresh(self.state)
         if self.state.n_factors:
@@ -77,11 +82,16 @@ class Chain:
                 births = info
         return births
 
+    def log_density(self) -> tuple[float, float]:
+        """Log likelihood and log prior density of the current state."""
+        state = self.state
+        likelihood = log_likelihood(state.noise_precision, self.stats.count, self.stats.residuals(state))
+        return likelihood, sum(log_prior(state, self.spec).values())
+
     def draw(self, births: BirthInfo, seconds: float) -> Draw:
         """The sparse record of the current state."""
         state = self.state
-        likelihood = log_likelihood(state.noise_precision, self.stats.count, self.stats.residuals(state))
-        prior = sum(log_prior(state, self.spec).values())
+        likelihood, prior = self.log_density()
         if not np.isfinite(likelihood + prior):
             raise np.linalg.LinAlgError("The log joint density is not finite.")
         return record(
@@ -96,13 +106,34 @@ class Chain:
             keep_scores=state.cluster is not None,
         )
 
+    def snapshot(self) -> dict[str, Any]:
+        """All that the next sweeps depend on, as plain values and arrays. Between sweeps only; nothing is copied."""
+        return {
+            **{name: getattr(self, name) for name in _CARRIED},
+            "rng": self.rng.bit_generator.state,
+            "state": self.state.snapshot(),
+            # S and T are those of the scores at the end of a sweep
+            "stats": {name: getattr(self.stats, name) for name in ("residual", "log_evidence")},
+        }
+
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go on from a snapshot, to the same bit as the chain it was taken of."""
+        for name in _CARRIED:
+            setattr(self, name, snapshot[name])
+        self.rng.bit_generator.state = snapshot["rng"]
+        self.state = State.from_snapshot(snapshot["state"])
+        self.stats.refresh(self.state)
+        for name, value in snapshot["stats"].items():
+            setattr(self.stats, name, value)
+
 
 def run_chain(chain: Chain, length: Length) -> Iterator[Sweep]:
-    """Yield one ``Sweep`` after each sweep; kept draws come with it."""
-    started = time.perf_counter()
-    for number in range(1, length.sweeps + 1):
+    """Yield one ``Sweep`` after each sweep; kept draws come with it. A restored chain goes on where it was."""
+    started = time.perf_counter() - chain.seconds
+    for number in range(chain.number + 1, length.sweeps + 1):
         births = chain.sweep()
+        chain.seconds = time.perf_counter() - started
         past = number - length.tune
         kept = past > 0 and past % length.thin == 0
-        draw = chain.draw(births, time.perf_counter() - started) if kept else None
+        draw = chain.draw(births, chain.seconds) if kept else None
         yield Sweep(number, past <= 0, chain.state.n_factors, births, draw)

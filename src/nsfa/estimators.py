@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -12,11 +13,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from nsfa.chain import Length
 from nsfa.data import observe
+from nsfa.draws.store import Settings
 from nsfa.kernels import Floats, Ints
 from nsfa.model.presets import preset
 from nsfa.model.spec import ModelSpec, Priors, is_integer
 from nsfa.posterior import Posterior
-from nsfa.runner import Monitor, check_count, fresh_seed, sample
+from nsfa.runner import Monitor, check_count, fresh_seed, sample, worker_count
+from nsfa.saved import sample_stored
 from nsfa.table import check_features
 
 _INTERRUPTED = "Interrupted: the result rests on the draws made so far."
@@ -36,7 +39,9 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         }
         return preset(self._model, priors=resolve_priors(self.prior), **settings)
 
-    def fit(self, X: Any, y: Any = None, *, monitor: Monitor | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, monitor: Monitor | None = None, store: str | PathLike[str] | None = None
+    ) -> Self:
         """Draw from the posterior of the model given X.
 
         Parameters
@@ -46,6 +51,9 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         y : ignored
         monitor : callable, optional
             Called a few times a second with a ``nsfa.runner.Progress``.
+        store : path, optional
+            A new folder to write draws and checkpoints to as the chains go; ``nsfa.load`` reads it, and
+            ``nsfa.resume`` goes on after an interrupt, a kill or a full disk.
         """
         spec, data = self._spec(), observe(X, self.scale)
         validate_data(self, X, reset=True, skip_check_array=True)
@@ -53,8 +61,15 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         for name, least in (("tune", 0), ("draws", 1), ("thin", 1)):
             check_count(name, getattr(self, name), least)
         seed = resolve_seed(self.random_state)
-        results = sample(data, spec, chains=self.chains, length=length, seed=seed, n_jobs=self.n_jobs, monitor=monitor)
-        self.posterior_ = Posterior.from_results(data, spec, results, length, seed)
+        check_count("chains", self.chains)
+        spec.check_shape(*data.shape)
+        worker_count(self.n_jobs)
+        if store is not None:
+            settings = Settings(spec, length, seed, self.chains)
+            self.posterior_ = sample_stored(store, data, settings, self.n_jobs, monitor)
+        else:
+            run = sample(data, spec, chains=self.chains, length=length, seed=seed, n_jobs=self.n_jobs, monitor=monitor)
+            self.posterior_ = Posterior.from_results(data, spec, run, length, seed)
         self.n_features_in_ = data.n_features
         self._warn()
         return self

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ from threadpoolctl import threadpool_limits
 from nsfa.chain import Chain, Length, Sweep, chain_generator, run_chain
 from nsfa.data import Observed
 from nsfa.draws import Draw
+from nsfa.draws.log import ChainLog, Keeper, Memory
+from nsfa.draws.store import Store
 from nsfa.kernels import get_kernels
 from nsfa.model.spec import ModelSpec, is_integer
 
@@ -29,15 +32,23 @@ _WORTH_PROCESSES = 10.0
 
 @dataclass(frozen=True)
 class Progress:
-    """Where one chain stands: sweeps done of how many, whether still warming up, and its number of factors."""
+    """Where one chain stands: sweeps done of how many, whether still warming up, and its number of factors.
+
+    ``acceptance`` is the share of features that took a changed set of own factors, over the sweeps of this process (NaN
+    for models without births); ``seconds`` is since the chain's start, earlier processes included.
+    """
 
     chain: int
     done: int
     total: int
     warming_up: bool
     n_factors: int
+    log_joint: float = math.nan
+    acceptance: float = math.nan
+    seconds: float = 0.0
 
 
+_COLUMNS = len(fields(Progress)) - 1
 Monitor = Callable[[Progress], None]
 
 
@@ -65,6 +76,8 @@ class _Job:
     seed: int
     backend: str
     threads: int
+    watched: bool
+    store: Store | None
 
 
 def sample(
@@ -78,13 +91,15 @@ def sample(
     workers: str = "auto",
     backend: str = "numba",
     monitor: Monitor | None = None,
+    store: Store | None = None,
 ) -> list[ChainResult]:
     """Run ``chains`` chains and return their draws; Ctrl-C returns what was drawn so far.
 
     A chain's draws depend on (data, spec, seed, its number) alone. ``n_jobs`` chains run at once (None: as many as
     there are cores); cores left over speed up each chain. ``workers`` is "threads", "processes" or "auto": short runs
     take turns in one thread, long ones go to processes, which take seconds to start but do not wait for each other.
-    ``monitor`` may be called from other threads.
+    ``monitor`` may be called from other threads. With a ``store``, whose lock the caller holds, chains go on from
+    what it has and leave their draws there instead of returning them.
     """
     check_count("chains", chains)
     spec.check_shape(*data.shape)
@@ -98,7 +113,7 @@ def sample(
         workers = "processes" if long and at_once > 1 else "threads"
         at_once = at_once if workers == "processes" else 1
     threads = max(1, core_count() // at_once) if n_jobs is None else 1
-    job = _Job(data, spec, length, seed, backend, threads)
+    job = _Job(data, spec, length, seed, backend, threads, monitor is not None, store)
     run = _run_in_threads if workers == "threads" else _run_in_processes
     return run(job, chains, at_once, monitor or (lambda progress: None))
 
@@ -136,21 +151,36 @@ def worker_count(n_jobs: int | None) -> int:
 
 def _run_one(job: _Job, chain: int, stop: StopFlag, report: Callable[[Progress], Any]) -> ChainResult:
     """One chain from start to end, or until ``stop`` is set; reports a few times a second."""
-    draws: list[Draw] = []
+    keeper: Keeper = Memory() if job.store is None else ChainLog(job.store, chain)
+    if keeper.complete:
+        return ChainResult(chain, keeper.draws, finished=True)
     with threadpool_limits(1):
         engine = Chain(job.data, job.spec, get_kernels(job.backend, job.threads), chain_generator(job.seed, chain))
+        keeper.restore(engine)
         last_report, total = time.monotonic(), job.length.sweeps
-        sweep: Sweep | None = None
+        accepted = tried = 0
         for sweep in _guarded(run_chain(engine, job.length)):
             if sweep.draw is not None:
-                draws.append(sweep.draw)
+                keeper.add(sweep.draw)
+            keeper.checkpoint(engine)
+            accepted, tried = accepted + sweep.births.accepted, tried + sweep.births.features
             now = time.monotonic()
             if now - last_report > _REPORT_EVERY or sweep.number == total:
-                report(Progress(chain, sweep.number, total, sweep.warming_up, sweep.n_factors))
+                report(_progress(job, chain, engine, sweep, accepted / tried if tried else math.nan))
                 last_report = now
                 if stop.is_set():
                     break
-    return ChainResult(chain, draws, finished=sweep is None or sweep.number == total)
+        keeper.checkpoint(engine, now=True)
+    return ChainResult(chain, keeper.draws, finished=engine.number >= total)
+
+
+def _progress(job: _Job, chain: int, engine: Chain, sweep: Sweep, acceptance: float) -> Progress:
+    """A report; the log joint costs something and is computed only for someone to see."""
+    log_joint = sum(engine.log_density()) if job.watched else math.nan
+    total = job.length.sweeps
+    return Progress(
+        chain, sweep.number, total, sweep.warming_up, sweep.n_factors, log_joint, acceptance, engine.seconds
+    )
 
 
 def _guarded(sweeps: Iterator[Sweep]) -> Iterator[Sweep]:
@@ -191,9 +221,19 @@ def _run_elsewhere(job: _Job, chain: int, board: Board) -> ChainResult:
     """One chain in a worker process; meanwhile Ctrl-C is the parent's to act on."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        return _run_one(job, chain, board, board.write)
+        return _run_one(job, chain, _Orphaned(board), board.write)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class _Orphaned:
+    """A stop flag that is also set when the process that started this one is gone."""
+
+    def __init__(self, flag: StopFlag) -> None:
+        self._flag, self._parent = flag, os.getppid()
+
+    def is_set(self) -> bool:
+        return self._flag.is_set() or os.getppid() != self._parent
 
 
 class Board:
@@ -201,10 +241,10 @@ class Board:
 
     def __init__(self, path: Path, chains: int) -> None:
         self._path, self._chains = path, chains
-        np.zeros((chains + 1, 4), dtype=np.int64).tofile(path)
+        np.zeros((chains + 1, _COLUMNS)).tofile(path)
 
     def _open(self, mode: Any) -> Any:
-        return np.memmap(self._path, dtype=np.int64, mode=mode, shape=(self._chains + 1, 4))
+        return np.memmap(self._path, dtype=np.float64, mode=mode, shape=(self._chains + 1, _COLUMNS))
 
     def stop(self) -> None:
         """Ask all chains to stop after their sweep."""
@@ -216,12 +256,16 @@ class Board:
 
     def write(self, p: Progress) -> None:
         """Post where a chain stands."""
-        self._open("r+")[p.chain] = (p.done, p.total, p.warming_up, p.n_factors)
+        self._open("r+")[p.chain] = astuple(p)[1:]
 
     def read(self) -> list[Progress]:
         """Where the chains stand that have posted."""
         rows = self._open("r")[:-1].tolist()
-        return [Progress(i, done, total, bool(w), k) for i, (done, total, w, k) in enumerate(rows) if total]
+        return [
+            Progress(i, int(done), int(total), bool(warm), int(k), *rest)
+            for i, (done, total, warm, k, *rest) in enumerate(rows)
+            if total
+        ]
 
 
 def _gather(
@@ -242,6 +286,8 @@ def _gather(
         stop()
         for future in futures:
             future.cancel()
+    # also after an error: the others still write what they have
+    wait([future for future in futures if not future.cancelled()])
     results = [
         ChainResult(chain, [], finished=False) if future.cancelled() else future.result()
         for chain, future in enumerate(futures)

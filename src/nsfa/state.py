@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -125,6 +125,20 @@ class State:
             self.loading_precision = np.concatenate([self.loading_precision, room], axis=-1)
         self.n_factors = total
 
+    def snapshot(self) -> dict[str, Any]:
+        """Every field as it is; of the buffers the columns in use, and their widths."""
+        out = {item.name: getattr(self, item.name) for item in fields(self)}
+        used = {name: buffer[:, : self.n_factors] for name, buffer in self.buffers.items()}
+        return {**out, "buffers": used, "widths": {name: b.shape[1] for name, b in self.buffers.items()}}
+
+    @classmethod
+    def from_snapshot(cls, snapshot: dict[str, Any]) -> State:
+        """The state of a snapshot, its buffers as wide as they were: strides can decide the last bit of a product."""
+        values = dict(snapshot)
+        widths = values.pop("widths")
+        values["buffers"] = {name: _widened(used, widths[name]) for name, used in snapshot["buffers"].items()}
+        return cls(**values)
+
     def check_invariants(self) -> None:
         """Raise ValueError if the parts contradict each other: for tests and for states read from disk."""
         if (self.loadings[~self.active] != 0).any():
@@ -138,7 +152,10 @@ class State:
 
 
 def _with_spare(array: Any, needed: int | None = None) -> Any:
-    width = (array.shape[1] if needed is None else needed) + _SPARE
+    return _widened(array, (array.shape[1] if needed is None else needed) + _SPARE)
+
+
+def _widened(array: Any, width: int) -> Any:
     out = np.zeros((array.shape[0], width), dtype=array.dtype)
     out[:, : array.shape[1]] = array
     return out

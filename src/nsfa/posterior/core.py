@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -220,6 +221,15 @@ class Posterior:
         from nsfa.draws.arviz import to_arviz
 
         return to_arviz(self, log_likelihood=log_likelihood, posterior_predictive=posterior_predictive)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write draws, table and settings to a new folder; ``nsfa.load`` reads it.
+
+        Only a fit with ``store=path`` keeps what ``nsfa.resume`` needs to go on.
+        """
+        from nsfa.saved import save
+
+        save(self, path)
 
     def _some_draws(self) -> list[Draw]:
         """Evenly spaced draws, enough for averages over them."""

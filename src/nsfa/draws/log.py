@@ -1,0 +1,163 @@
+"""One chain of a store, open for writing: draws and checkpoints as the chain goes, and where to go on from."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Protocol
+
+from nsfa.chain import Chain
+from nsfa.draws import codec
+from nsfa.draws.draw import Draw
+from nsfa.draws.files import StoreError, clear_leftovers, write_tree
+from nsfa.draws.store import Store, file_number
+
+# How many times longer than its writing a checkpoint must last, and how many states of a chain are kept.
+_PATIENCE = 50.0
+_KEPT_STATES = 2
+
+
+class Keeper(Protocol):
+    """Where a chain's draws go: memory, or a store."""
+
+    draws: list[Draw]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the chain has all its draws."""
+
+    def restore(self, chain: Chain) -> None:
+        """Set a fresh chain to where it was, if it was anywhere."""
+
+    def add(self, draw: Draw) -> None:
+        """Take a draw."""
+
+    def checkpoint(self, chain: Chain, now: bool = False) -> None:
+        """Make draws and chain safe, if it is time or ``now``."""
+
+
+class Memory:
+    """Keeps draws in a list."""
+
+    complete = False
+
+    def __init__(self) -> None:
+        self.draws: list[Draw] = []
+
+    def restore(self, chain: Chain) -> None:
+        """Nothing to go on from."""
+
+    def add(self, draw: Draw) -> None:
+        """Take a draw."""
+        self.draws.append(draw)
+
+    def checkpoint(self, chain: Chain, now: bool = False) -> None:
+        """Nothing to write."""
+
+
+class ChainLog:
+    """One chain of a store, open for writing: the draws it has, and the newest state to go on from."""
+
+    def __init__(self, store: Store, chain: int) -> None:
+        self._store, self._chain = store, chain
+        self._pending: list[Draw] = []
+        self._due = 0.0
+        self.draws: list[Draw] = []
+        try:
+            store.folder(chain).mkdir(exist_ok=True)
+            clear_leftovers(store.folder(chain))
+        except OSError as error:
+            raise self._failed(error, 0) from None
+        # what is on disk, and the number of draws the running chain has made
+        self.safe = store.n_draws(chain)
+        self._made = self.safe
+
+    @property
+    def complete(self) -> bool:
+        """Whether the chain has all its draws."""
+        return self._store.has_all(self.safe)
+
+    def restore(self, chain: Chain) -> None:
+        """Set a chain to the newest state whose draws are all here; without one it starts from its beginning."""
+        self._set_aside(self._store.block(self._chain, self.safe))
+        self._made = 0
+        for path in sorted(self._store.folder(self._chain).glob("state-*.npz"), reverse=True):
+            tree = self._store.read(path, chain=self._chain, sweep=file_number(path))
+            if tree is None:
+                self._set_aside(path)
+            elif tree["draws"] <= self.safe:
+                chain.restore(tree["state"])
+                self._made = tree["draws"]
+                break
+        self._due = time.monotonic() + self._store.every
+
+    def add(self, draw: Draw) -> None:
+        """Take a draw; those that are on disk already are passed over."""
+        self._made += 1
+        if self._made > self.safe:
+            self._pending.append(draw)
+
+    def checkpoint(self, chain: Chain, now: bool = False) -> None:
+        """Write draws and state if it is time, or ``now``. The very first draw does not wait."""
+        started = time.monotonic()
+        first = self._pending and not self.safe
+        if not (now or first or started >= self._due):
+            return
+        try:
+            self._write(chain)
+        except OSError as error:
+            raise self._failed(error, self.safe) from None
+        ended = time.monotonic()
+        self._due = ended + max(self._store.every, _PATIENCE * (ended - started))
+
+    def _write(self, chain: Chain) -> None:
+        store, number = self._store, self._chain
+        marks = {"run": store.run, "chain": number}
+        if self._pending:
+            content = codec.pack_draws(self._pending)
+            write_tree(store.block(number, self.safe), {**marks, "first": self.safe, "content": content})
+            self.safe += len(self._pending)
+            self._pending = []
+        state = {"draws": self._made, "state": chain.snapshot()}
+        write_tree(store.state(number, chain.number), {**marks, "sweep": chain.number, "content": state})
+        for path in sorted(store.folder(number).glob("state-*.npz"))[:-_KEPT_STATES]:
+            path.unlink(missing_ok=True)
+
+    def _set_aside(self, path: Path) -> None:
+        """Rename a damaged file: it will be written anew, and someone may want to look at the old one."""
+        if not path.exists():
+            return
+        aside = path.with_name(path.name + ".damaged")
+        for i in range(1, 1000):
+            if not aside.exists():
+                break
+            aside = path.with_name(f"{path.name}.damaged-{i}")
+        try:
+            path.rename(aside)
+        except OSError as error:
+            raise self._failed(error, self.safe) from None
+
+    def _failed(self, error: OSError, safe: int) -> StoreError:
+        path = self._store.path
+        return StoreError(
+            f"Writing to {path} failed: {error.strerror}. The run was stopped; {safe} draws of chain {self._chain} and "
+            "those written by the other chains are safe. Make room or give access, then go on with "
+            f"nsfa.resume({str(path)!r})."
+        )
+
+
+def save_chains(store: Store, chains: tuple[tuple[Draw, ...], ...]) -> None:
+    """Write whole chains of draws, without states."""
+    for number, draws in enumerate(chains):
+        try:
+            store.folder(number).mkdir(exist_ok=True)
+            content = codec.pack_draws(list(draws))
+            marks = {"run": store.run, "chain": number, "first": 0}
+            write_tree(store.block(number, 0), {**marks, "content": content})
+        except OSError as error:
+            # its folder was new
+            shutil.rmtree(store.path, ignore_errors=True)
+            raise StoreError(
+                f"Writing to {store.path} failed: {error.strerror}. Nothing was saved; make room, or choose another place."
+            ) from None

@@ -1,0 +1,143 @@
+"""Runs on disk: start one, read it, go on with it, save a copy."""
+
+from __future__ import annotations
+
+import warnings
+from os import PathLike
+
+from nsfa import __version__
+from nsfa.data import Observed
+from nsfa.draws.files import StoreError, clear_leftovers
+from nsfa.draws.lock import locked
+from nsfa.draws.log import save_chains
+from nsfa.draws.store import Settings, Store, created, open_store
+from nsfa.posterior import Posterior
+from nsfa.runner import ChainResult, Monitor, check_count, sample
+
+
+def sample_stored(
+    path: str | PathLike[str], data: Observed, settings: Settings, n_jobs: int | None, monitor: Monitor | None
+) -> Posterior:
+    """Run chains that write to a new store as they go."""
+    with created(path, data, settings) as store:
+        return _go_on(store, data, n_jobs, monitor)
+
+
+def load(path: str | PathLike[str]) -> Posterior:
+    """Read the draws of a store, finished or not, or still being written by another process.
+
+    Parameters
+    ----------
+    path
+        A folder written by a fit with ``store=path`` or by ``Posterior.save``.
+
+    Returns
+    -------
+    The posterior; ``finished`` is False while draws are missing. Raises ``StoreError`` with a sentence if the folder
+    cannot be used; warns if a damaged file hides draws.
+    """
+    store = open_store(path)
+    return _posterior(store, store.data())
+
+
+def resume(
+    path: str | PathLike[str],
+    draws: int | None = None,
+    n_jobs: int | None = None,
+    monitor: Monitor | None = None,
+) -> Posterior:
+    """Go on with a run that was interrupted, killed, or ran out of disk; or add draws to a finished one.
+
+    On the same machine and versions the draws are those of an unbroken run, bit for bit.
+
+    Parameters
+    ----------
+    path
+        The folder that the fit was given as ``store``.
+    draws
+        How many draws to add to each chain of a finished run.
+    n_jobs, monitor
+        As in ``fit``.
+    """
+    store = open_store(path)
+    if draws is not None:
+        check_count("draws", draws)
+    elif store.finished:
+        return load(path)
+    _check_resumable(store)
+    with locked(store.path):
+        clear_leftovers(store.path)
+        # again: its length may have changed before the lock was ours
+        store, data = open_store(path), store.data()
+        if draws is not None:
+            store = _extended(store, draws)
+        return _go_on(store, data, n_jobs, monitor)
+
+
+def save(posterior: Posterior, path: str | PathLike[str]) -> None:
+    """Write a posterior's draws, table and settings to a new folder that ``load`` reads."""
+    settings = Settings(
+        posterior.spec,
+        posterior.length,
+        posterior.seed,
+        chains=len(posterior.chains),
+        resumable=False,
+        cut_short=not posterior.finished,
+    )
+    with created(path, posterior.data, settings) as store:
+        save_chains(store, posterior.chains)
+
+
+def _go_on(store: Store, data: Observed, n_jobs: int | None, monitor: Monitor | None) -> Posterior:
+    settings = store.settings
+    sample(
+        data,
+        settings.spec,
+        chains=settings.chains,
+        length=settings.length,
+        seed=settings.seed,
+        n_jobs=n_jobs,
+        backend=settings.backend,
+        monitor=monitor,
+        store=store,
+    )
+    return _posterior(store, data)
+
+
+def _posterior(store: Store, data: Observed) -> Posterior:
+    settings = store.settings
+    every = [store.draws(chain) for chain in range(settings.chains)]
+    results = [ChainResult(chain, draws, store.has_all(len(draws))) for chain, draws in enumerate(every)]
+    if not any(result.draws for result in results):
+        raise StoreError(
+            f"{store.path} holds no draws yet: its chains were stopped, or still are, in their warm-up. Go on with "
+            f"nsfa.resume({str(store.path)!r})."
+        )
+    return Posterior.from_results(data, settings.spec, results, settings.length, settings.seed)
+
+
+def _extended(store: Store, draws: int) -> Store:
+    if not store.finished:
+        raise StoreError(
+            f"{store.path} must be finished before draws are added. Got an unfinished run; first call "
+            f"nsfa.resume({str(store.path)!r}) without draws."
+        )
+    try:
+        return store.extended(draws)
+    except OSError as error:
+        raise StoreError(f"{store.path} cannot be changed: {error.strerror}. Nothing was changed.") from None
+
+
+def _check_resumable(store: Store) -> None:
+    if not store.settings.resumable:
+        raise StoreError(
+            f"{store.path} must come from a fit with store=... to be continued. Got draws that Posterior.save wrote, "
+            "without their chains; fit again with store=..., or use nsfa.load to read them."
+        )
+    if store.settings.written_by != __version__:
+        warnings.warn(
+            f"{store.path} was begun by nsfa {store.settings.written_by} and goes on with {__version__}: the draws are "
+            "as good, but may not be those of an unbroken run bit for bit.",
+            UserWarning,
+            stacklevel=3,
+        )
