@@ -53,7 +53,7 @@ def compare(
     sections = {"input": source, "table": section(reading), "sampling": section(sampling), "comparison": how}
     with claim(output, run.force, COMPARISON), quiet_library(run.quiet):
         frame = nsfa.compare(
-            read.X, estimators, holdout=holdout, splits=splits, random_state=sampling.seed, n_jobs=run.jobs,
+            read.frame(), estimators, holdout=holdout, splits=splits, random_state=sampling.seed, n_jobs=run.jobs,
             progress=not run.quiet,
         )  # fmt: skip
         write_config(output, command, sections)

@@ -20,6 +20,7 @@ from nsfa.cli.words import say
 if TYPE_CHECKING:
     from nsfa.kernels import Floats
     from nsfa.posterior import Posterior
+    from nsfa.readers import Table
 
 TRUE_FACTORS = 16
 
@@ -34,14 +35,13 @@ class DemoSampling(SamplingOptions):
 
 
 @dataclass(frozen=True)
-class Made:
+class Simulated:
     """A simulated table, and what is true of it."""
 
-    X: Any
+    table: Table
     loadings: Floats
     annotations: Any
     gene_sets: dict[str, list[str]]
-    checksum: str = "simulated"
 
 
 @takes(DemoSampling, RunOptions)
@@ -69,10 +69,10 @@ def demo(
     wanted = ReportOptions(title="A simulated table: 100 genes, 16 hidden factors")
     estimator = make_estimator(model, sampling, run.jobs)
     made = simulate(sampling.seed)
-    source = describe_input(out / TABLE, made)
+    source = describe_input(out / TABLE, made.table)
     plan = Plan(
         estimator,
-        made.X,
+        made.table,
         command_line("demo", None, out.absolute(), sampling),
         describe_settings(source, TableOptions(), model, sampling, estimator),
         wanted,
@@ -91,11 +91,12 @@ def free_name(path: Path) -> Path:
     return next(name for name in names if not name.exists())
 
 
-def simulate(seed: int) -> Made:
+def simulate(seed: int) -> Simulated:
     """The demo's table, with the true factors as gene sets and the two strongest scores as annotations."""
     import pandas as pd
 
     from nsfa.datasets import make_sparse_factors
+    from nsfa.readers import Table
 
     data = make_sparse_factors(n_samples=100, n_features=100, n_components=TRUE_FACTORS, random_state=seed)
     genes, samples = [f"gene{i:03d}" for i in range(1, 101)], [f"sample{i:03d}" for i in range(1, 101)]
@@ -109,7 +110,9 @@ def simulate(seed: int) -> Made:
         index=samples,
     )
     sets = {f"true factor {k + 1}": [genes[d] for d in np.flatnonzero(data.active[:, k])] for k in range(TRUE_FACTORS)}
-    return Made(pd.DataFrame(data.X, index=samples, columns=genes), data.loadings, annotations, sets)
+    frame = pd.DataFrame(data.X, index=samples, columns=genes)
+    table = Table(frame, tuple(samples), tuple(genes), [], f"simulated, seed {seed}")
+    return Simulated(table, data.loadings, annotations, sets)
 
 
 def recovery(posterior: Posterior, truth: Floats) -> str:

@@ -49,14 +49,14 @@ def fit(
     estimator = make_estimator(model, sampling, run.jobs)
     check_free(output, run.force)
     read = read_input(table, reading, run.quiet)
-    companions = read_companions(wanted, read.X.index)
+    companions = read_companions(wanted, read.sample_names, run.quiet)
     if not run.ignore_memory:
-        check_memory(read.X.shape, model, sampling, run.jobs)
+        check_memory(read.shape, model, sampling, run.jobs)
     source = describe_input(table, read)
     absolute = absolute_paths(wanted)
     command = command_line("fit", source["path"], output.absolute(), reading, model, sampling, absolute)
     sections = describe_settings(source, reading, model, sampling, estimator)
-    start(output, Plan(estimator, read.X, command, sections, absolute, *companions), run)
+    start(output, Plan(estimator, read, command, sections, absolute, *companions), run)
 
 
 def read_input(table: Path, reading: TableOptions, quiet: bool) -> Any:
@@ -71,13 +71,15 @@ def read_input(table: Path, reading: TableOptions, quiet: bool) -> Any:
     return read
 
 
-def read_companions(wanted: ReportOptions, samples: Any) -> tuple[Any, dict[str, list[str]] | None]:
+def read_companions(wanted: ReportOptions, samples: Any, quiet: bool) -> tuple[Any, dict[str, list[str]] | None]:
     """Annotations of the samples and gene sets, or None: read before hours of sampling, not after."""
     annotations = sets = None
     if wanted.annotations is not None:
         from nsfa.readers import read_annotations
 
-        annotations = read_annotations(wanted.annotations, list(samples))
+        annotations = read_annotations(wanted.annotations, samples)
+        for text in [] if quiet else annotations.attrs.get("notes", []):
+            note(text)
     if wanted.gene_sets is not None:
         from nsfa.enrichment import read_gmt
 
@@ -136,10 +138,9 @@ def check_memory(shape: tuple[int, int], model: ModelOptions, sampling: Sampling
 
 def describe_input(table: Path, read: Any) -> dict[str, Any]:
     """Where the table came from and what it was."""
-    import numpy as np
-
-    n_samples, n_genes = read.X.shape
-    missing = int(np.isnan(read.X.to_numpy()).sum())
+    n_samples, n_genes = read.shape
+    # a sparse table has no holes
+    missing = int(read.X.isna().to_numpy().sum()) if hasattr(read.X, "isna") else 0
     return {
         "path": str(table.absolute()), "checksum": read.checksum, "n_samples": n_samples, "n_genes": n_genes,
         "missing_entries": missing,

@@ -115,7 +115,7 @@ def about_table(path: Path, reading: TableOptions) -> dict[str, Any]:
     from nsfa.cli.fit import read_input
 
     read = read_input(path, reading, quiet=True)
-    values = read.X.to_numpy()
+    values = read.frame().to_numpy()
     known = values[np.isfinite(values)]
     return {
         "table": str(path),
@@ -124,8 +124,8 @@ def about_table(path: Path, reading: TableOptions) -> dict[str, Any]:
         "missing_entries": int(np.isnan(values).sum()),
         "smallest": float(known.min()) if known.size else None,
         "largest": float(known.max()) if known.size else None,
-        "first_samples": [str(name) for name in read.X.index[:3]],
-        "first_genes": [str(name) for name in read.X.columns[:3]],
+        "first_samples": list(read.sample_names[:3]),
+        "first_genes": list(read.gene_names[:3]),
         "checksum": read.checksum,
         "notes": list(read.notes),
     }

@@ -65,6 +65,7 @@ class TableOptions:
     ] = None  # fmt: skip
     top_genes: Annotated[int | None, _option(TABLE, "Keep only so many genes, the most variable.", min=2)] = None
     genes: Annotated[Path | None, _option(TABLE, "Keep only the genes listed in this file, one a line.")] = None
+    layer: Annotated[str | None, _option(TABLE, "Layer of an h5ad file to read instead of its X.")] = None
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,12 @@ def check_free(out: Path, force: bool) -> None:
 def claim(out: Path, force: bool, sign: str = DRAWS) -> Iterator[None]:
     """Make ``out``, putting an earlier run aside until the new one has written ``sign``; else put it back."""
     check_free(out, force)
+    if (out / DRAWS).is_dir():
+        from nsfa.draws.lock import locked
+
+        # nobody may be writing to what is about to be replaced
+        with locked(out / DRAWS):
+            pass
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
     out.mkdir(parents=True, exist_ok=True)
     aside = _put_aside(out)

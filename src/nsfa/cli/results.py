@@ -38,15 +38,28 @@ def write_report(out: Path, posterior: Posterior, samples: Any, title: str | Non
     from nsfa.report import write_report as render
 
     sets = out / GENE_SETS
-    with replacing(out / REPORT) as part:
-        render(
-            part,
-            posterior,
-            annotations=samples if samples.shape[1] else None,
-            gene_sets=sets if sets.is_file() else None,
-            settings=dict(config),
-            title=title,
-        )
+    render(
+        out / REPORT,
+        posterior,
+        annotations=samples,
+        gene_sets=sets if sets.is_file() else None,
+        settings=_shown(config),
+        title=title,
+    )
+
+
+def _shown(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that the report cannot read from the draws."""
+    source, reading, model = (config.get(name, {}) for name in ("input", "table", "model"))
+    found = {
+        "table": source.get("path"),
+        "checksum": source.get("checksum"),
+        **{name.replace("_", " "): value for name, value in reading.items() if value is not False},
+        "scale": model.get("scale"),
+        "prior": model.get("prior"),
+        "command": config.get("command"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def write_samples(out: Path, names: Any, annotations: Any) -> None:

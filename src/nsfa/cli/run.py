@@ -21,6 +21,7 @@ from nsfa.cli.words import note, say, say_json
 
 if TYPE_CHECKING:
     from nsfa.posterior import Posterior
+    from nsfa.readers import Table
     from nsfa.runner import Monitor
 
 Sampler = Callable[["Monitor"], "Posterior"]
@@ -28,10 +29,10 @@ Sampler = Callable[["Monitor"], "Posterior"]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a new run needs: the estimator, the table as a frame, and what to write down about both."""
+    """What a new run needs: the estimator, the table, and what to write down about both."""
 
     estimator: Any
-    X: Any
+    table: Table
     command: str
     sections: Sections
     wanted: ReportOptions
@@ -44,14 +45,14 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
     """Fit, with the draws on disk from the first one, and write the results."""
     with claim(out, run.force):
         write_config(out, plan.command, {**plan.sections, "results": section(plan.wanted)})
-        write_samples(out, plan.X.index, plan.annotations)
+        write_samples(out, plan.table.sample_names, plan.annotations)
         if plan.gene_sets is not None:
             write_text(out / GENE_SETS, "".join("\t".join([k, "", *v]) + "\n" for k, v in plan.gene_sets.items()))
         if plan.keep_table:
-            write_csv(out / TABLE, plan.X.T, "gene")
+            write_csv(out / TABLE, plan.table.frame().T, "gene")
 
         def sampler(monitor: Monitor) -> Posterior:
-            posterior: Posterior = plan.estimator.fit(plan.X, store=out / DRAWS, monitor=monitor).posterior_
+            posterior: Posterior = plan.estimator.fit(plan.table.X, store=out / DRAWS, monitor=monitor).posterior_
             return posterior
 
         return complete(out, sampler, plan.estimator.chains, plan.wanted, run)

@@ -5,11 +5,11 @@ import tempfile
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
-from tables import files
 from typer.testing import CliRunner
 
 from command import run
 from nsfa.cli import app
+from tables import files
 
 FAST = ["--chains", "1", "--tune", "2", "--draws", "5", "--jobs", "1"]
 
