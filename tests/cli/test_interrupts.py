@@ -15,7 +15,7 @@ from command import run, write_table
 COMMAND = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
 # a checkpoint comes soon, so that there is something to see
 COMMAND += "from nsfa.draws import store; store.EVERY = 0.1; from nsfa.cli import app; app()"
-LONG = ["--chains", "2", "--draws", "1000000", "--no-report"]
+LONG = ["--chains", "2", "--draws", "1000000", "--no-report", "--ignore-memory"]
 
 
 def start(table, out, *options):

@@ -20,7 +20,6 @@ OPTIONAL = {
     "arviz": ("arviz", "export of the draws to ArviZ"),
     "pooch": ("datasets", "download of the paper's data"),
     "rdata": ("datasets", "the paper's data in R's format"),
-    "pyarrow": ("parquet", "parquet files"),
 }
 
 
