@@ -126,7 +126,7 @@ def test_no_seed_means_a_new_one_each_time():
 def test_board_carries_progress_and_the_stop_flag(tmp_path):
     board = Board(tmp_path / "board", 3)
     assert board.read() == [] and not board.is_set()
-    report = Progress(1, 10, 20, True, 4)
+    report = Progress(1, 10, 20, True, 4, -12.5, 0.25, 3.5)
     board.write(report)
     assert board.read() == [report]
     board.stop()

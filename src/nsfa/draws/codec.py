@@ -29,6 +29,11 @@ def pack_draws(draws: list[Draw]) -> dict[str, Any]:
     }
 
 
+def draw_bytes(draw: Draw) -> int:
+    """Roughly what a draw takes, in memory and on disk."""
+    return sum(getattr(getattr(draw, item.name), "nbytes", 0) for item in fields(Draw))
+
+
 def unpack_draws(tree: dict[str, Any]) -> list[Draw]:
     """The draws of ``pack_draws``, each owning its arrays."""
     columns = {name: _split(column) for name, column in tree["fields"].items()}
@@ -49,7 +54,7 @@ def plain(value: Any) -> Any:
 
 def _join(arrays: list[Any]) -> dict[str, Any]:
     kinds = [None if array is None else [array.dtype.str, array.shape] for array in arrays]
-    content = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays if array is not None)
+    content = b"".join(np.ascontiguousarray(array).data for array in arrays if array is not None)
     return {"kinds": kinds, "bytes": np.frombuffer(content, np.uint8)}
 
 

@@ -91,7 +91,7 @@ def clear_leftovers(folder: Path) -> None:
 
 def digest(content: Any) -> bytes:
     """A checksum of 32 hexadecimal digits."""
-    return hashlib.blake2b(content, digest_size=_DIGEST // 2).hexdigest().encode()
+    return hashlib.sha256(content).hexdigest()[:_DIGEST].encode()
 
 
 def _flatten(tree: Any, arrays: list[Any]) -> Any:

@@ -13,9 +13,10 @@ from nsfa.draws.draw import Draw
 from nsfa.draws.files import StoreError, clear_leftovers, write_tree
 from nsfa.draws.store import Store, file_number
 
-# How many times longer than its writing a checkpoint must last, and how many states of a chain are kept.
+# How many times longer than its writing a checkpoint must last.
 _PATIENCE = 50.0
-_KEPT_STATES = 2
+# Bytes of draws that are written without waiting for the next checkpoint.
+LARGEST_BLOCK = 1 << 25
 
 
 class Keeper(Protocol):
@@ -62,7 +63,9 @@ class ChainLog:
     def __init__(self, store: Store, chain: int) -> None:
         self._store, self._chain = store, chain
         self._pending: list[Draw] = []
+        self._weight = 0
         self._due = 0.0
+        self._last = 0
         self.draws: list[Draw] = []
         try:
             store.folder(chain).mkdir(exist_ok=True)
@@ -83,12 +86,12 @@ class ChainLog:
         self._set_aside(self._store.block(self._chain, self.safe))
         self._made = 0
         for path in sorted(self._store.folder(self._chain).glob("state-*.npz"), reverse=True):
-            tree = self._store.read(path, chain=self._chain, sweep=file_number(path))
+            tree = self._store.read(path, kind="state", chain=self._chain, sweep=file_number(path))
             if tree is None:
                 self._set_aside(path)
             elif tree["draws"] <= self.safe:
                 chain.restore(tree["state"])
-                self._made = tree["draws"]
+                self._made, self._last = tree["draws"], chain.number
                 break
         self._due = time.monotonic() + self._store.every
 
@@ -97,32 +100,35 @@ class ChainLog:
         self._made += 1
         if self._made > self.safe:
             self._pending.append(draw)
+            self._weight += codec.draw_bytes(draw)
 
     def checkpoint(self, chain: Chain, now: bool = False) -> None:
         """Write draws and state if it is time, or ``now``. The very first draw does not wait."""
-        started = time.monotonic()
         first = self._pending and not self.safe
-        if not (now or first or started >= self._due):
-            return
+        due = now or first or time.monotonic() >= self._due
         try:
-            self._write(chain)
+            if self._pending and (due or self._weight > LARGEST_BLOCK):
+                write_draws(self._store, self._chain, self.safe, self._pending)
+                self.safe += len(self._pending)
+                self._pending, self._weight = [], 0
+            if due and chain.number != self._last:
+                started = time.monotonic()
+                self._write_state(chain)
+                ended = time.monotonic()
+                self._due = ended + max(self._store.every, _PATIENCE * (ended - started))
         except OSError as error:
             raise self._failed(error, self.safe) from None
-        ended = time.monotonic()
-        self._due = ended + max(self._store.every, _PATIENCE * (ended - started))
 
-    def _write(self, chain: Chain) -> None:
+    def _write_state(self, chain: Chain) -> None:
         store, number = self._store, self._chain
-        marks = {"run": store.run, "chain": number}
-        if self._pending:
-            content = codec.pack_draws(self._pending)
-            write_tree(store.block(number, self.safe), {**marks, "first": self.safe, "content": content})
-            self.safe += len(self._pending)
-            self._pending = []
         state = {"draws": self._made, "state": chain.snapshot()}
-        write_tree(store.state(number, chain.number), {**marks, "sweep": chain.number, "content": state})
-        for path in sorted(store.folder(number).glob("state-*.npz"))[:-_KEPT_STATES]:
-            path.unlink(missing_ok=True)
+        marks = {"run": store.run, "kind": "state", "chain": number, "sweep": chain.number}
+        write_tree(store.state(number, chain.number), {**marks, "content": state})
+        for path in store.folder(number).glob("state-*.npz"):
+            # the one before stays, and so do later ones, whose draws are being made again
+            if file_number(path) < self._last:
+                path.unlink(missing_ok=True)
+        self._last = chain.number
 
     def _set_aside(self, path: Path) -> None:
         """Rename a damaged file: it will be written anew, and someone may want to look at the old one."""
@@ -147,17 +153,24 @@ class ChainLog:
         )
 
 
+def write_draws(store: Store, chain: int, first: int, draws: list[Draw]) -> None:
+    """Write a block of draws."""
+    marks = {"run": store.run, "kind": "draws", "chain": chain, "first": first}
+    write_tree(store.block(chain, first), {**marks, "content": codec.pack_draws(draws)})
+
+
 def save_chains(store: Store, chains: tuple[tuple[Draw, ...], ...]) -> None:
     """Write whole chains of draws, without states."""
     for number, draws in enumerate(chains):
         try:
             store.folder(number).mkdir(exist_ok=True)
-            content = codec.pack_draws(list(draws))
-            marks = {"run": store.run, "chain": number, "first": 0}
-            write_tree(store.block(number, 0), {**marks, "content": content})
+            at_once = max(1, LARGEST_BLOCK // max(map(codec.draw_bytes, draws)))
+            for first in range(0, len(draws), at_once):
+                write_draws(store, number, first, list(draws[first : first + at_once]))
         except OSError as error:
             # its folder was new
             shutil.rmtree(store.path, ignore_errors=True)
             raise StoreError(
-                f"Writing to {store.path} failed: {error.strerror}. Nothing was saved; make room, or choose another place."
+                f"Writing to {store.path} failed: {error.strerror}. Nothing was saved; make room, or choose another "
+                "place."
             ) from None

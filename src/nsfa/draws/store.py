@@ -73,7 +73,7 @@ class Store:
 
     def data(self) -> Observed:
         """The table of the run."""
-        tree = self.read(self.path / TABLE)
+        tree = self.read(self.path / TABLE, kind="table")
         if tree is None:
             raise StoreError(
                 f"{self.path / TABLE} must hold the table of the run. Got a missing or damaged file; put back a copy "
@@ -109,7 +109,7 @@ class Store:
     def blocks(self, chain: int) -> Iterator[dict[str, Any]]:
         """A chain's blocks of draws, in order, up to the first that is missing or damaged."""
         first = 0
-        while (tree := self.read(self.block(chain, first), chain=chain, first=first)) and tree["count"]:
+        while (tree := self.read(self.block(chain, first), kind="draws", chain=chain, first=first)) and tree["count"]:
             yield tree
             first += tree["count"]
 
@@ -164,7 +164,7 @@ def created(path: str | PathLike[str], data: Observed, settings: Settings) -> It
         _check_vacant(path)
         try:
             store = Store(path, _fingerprint(data, settings), settings, EVERY)
-            write_tree(path / TABLE, {"run": store.run, "content": codec.pack_data(data)})
+            write_tree(path / TABLE, {"run": store.run, "kind": "table", "content": codec.pack_data(data)})
             # last: a folder without it is not a store yet
             _write_header(store)
             sync_folder(path.parent)
@@ -277,10 +277,10 @@ def _fingerprint(data: Observed, settings: Settings) -> str:
     length = asdict(settings.length)
     length.pop("draws")
     what = [codec.pack_spec(settings.spec), length, settings.seed, settings.backend]
-    mark = hashlib.blake2b(_text({"what": what}), digest_size=16)
+    mark = hashlib.sha256(_text({"what": what}))
     values = data.values
     for part in (values.data, values.indices, values.indptr) if sp.issparse(values) else (values,):
         mark.update(np.ascontiguousarray(part).data)
     for part in (data.center, data.scale, data.kept, data.count, data.feature_holes.entry):
         mark.update(np.ascontiguousarray(part).data)
-    return mark.hexdigest()
+    return mark.hexdigest()[:32]
