@@ -66,10 +66,8 @@ def guess_layout(content: bytes, name: str, delimiters: Sequence[str] = DELIMITE
     header, has_names, notes = _names(body, width)
     if skipped:
         notes = (f"The first {skipped} line(s) of {name} are no part of the table and were left out.", *notes)
-    if header and not whole:
-        pass
-    elif len(body) - header < 1:
-        raise ValueError(f"{name} must have rows of values. Got {'a header' if header else 'a title'} without any.")
+    if whole and len(body) == header:
+        raise ValueError(f"{name} must have rows of values. Got a header without any.")
     first = body[0].cells
     columns = tuple(first[has_names and len(first) == width :]) if header else None
     if columns is not None and len(columns) != width - has_names:
@@ -122,6 +120,9 @@ def _best(lines: list[str], whole: bool, delimiters: Sequence[str]) -> tuple[str
             rows.pop()
         width = _width(rows)
         if not rows or width < 2:
+            continue
+        if delimiter == " " and any("" in row.cells for row in rows):
+            # two spaces are no empty cell: the columns are lined up
             continue
         body = [row.cells for row in rows[1:] or rows]
         even = sum(len(cells) == width for cells in body) / len(body)

@@ -49,12 +49,12 @@ def _parse(content: bytes, layout: Layout) -> tuple[list[str] | None, Floats] | 
     types = dict.fromkeys(fields, pa.float64())
     if layout.has_names:
         types["0"] = pa.string()
-    line = content[layout.start : layout.start + (1 << 24)].split(b"\n", 1)[0]
+    line = max(content.find(b"\n", layout.start) - layout.start, 0)
     try:
         table = arrow.read_csv(
             pa.py_buffer(memoryview(content)[layout.start :]),
             # some hundred rows at a time: with fewer, wide tables fall into too many pieces
-            arrow.ReadOptions(column_names=fields, block_size=min(max(1 << 22, 400 * len(line)), 1 << 30)),
+            arrow.ReadOptions(column_names=fields, block_size=min(max(1 << 22, 400 * line), 1 << 30)),
             arrow.ParseOptions(delimiter=layout.delimiter, newlines_in_values=b'"' in content),
             arrow.ConvertOptions(column_types=types, null_values=_SPELLINGS, decimal_point=layout.decimal),
         )
