@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from nsfa import datasets, metrics, pl, tl
+    from nsfa import datasets, metrics, pl, report, tl
     from nsfa.comparison import compare
     from nsfa.estimators import AFA, BFRM, FA, FOK, NSFA, SFA
     from nsfa.model import Gamma, ModelSpec, Priors
@@ -22,11 +22,11 @@ _HOME = {
     "compare": "nsfa.comparison",
     "SPCA": "nsfa.spca",
 }
-_MODULES = ("datasets", "metrics", "pl", "tl")
+_MODULES = ("datasets", "metrics", "pl", "report", "tl")
 
 __all__ = [
     "AFA", "BFRM", "FA", "FOK", "NSFA", "SFA", "SPCA", "Gamma", "ModelSpec", "Posterior", "Priors", "__version__",
-    "compare", "datasets", "metrics", "pl", "tl",
+    "compare", "datasets", "metrics", "pl", "report", "tl",
 ]  # fmt: skip
 
 
