@@ -26,6 +26,8 @@ def block_order(values: Floats, most: int) -> Ints:
     Of more than ``most`` rows, the largest of each column are taken in turn.
     """
     used = np.flatnonzero(values.any(axis=1))
+    if len(used) == 0:
+        return used
     column = np.abs(values[used]).argmax(axis=1)
     entry = values[used, column]
     order = np.lexsort((-np.abs(entry), column))
