@@ -101,7 +101,7 @@ def test_a_terminal_gets_a_line_per_chain(monkeypatch):
         monitor(report())
         monitor(report(chain=1, done=100, warming_up=False))
     shown = file.getvalue()
-    assert "chain 1 warm-up" in shown and "chain 2 done" in shown and "log joint -12.3" in shown
+    assert "chain 0 warm-up" in shown and "chain 1 done" in shown and "log joint -12.3" in shown
 
 
 def test_exceptions_become_sentences():

@@ -87,9 +87,7 @@ class _Live:
     def __init__(self, progress: Progress, chains: int) -> None:
         self._progress = progress
         self._pace: dict[int, _Pace] = {}
-        self._tasks = [
-            progress.add_task("waiting", total=None, chain=i + 1, sweeps="–", text="") for i in range(chains)
-        ]
+        self._tasks = [progress.add_task("waiting", total=None, chain=i, sweeps="–", text="") for i in range(chains)]
 
     def update(self, report: Report) -> None:
         """Show where a chain stands."""
@@ -125,4 +123,4 @@ class _Log:
                 self._last[report.chain] = (now, report.done)
                 where = f"{report.done}/{report.total}"
                 text = describe(report, pace.speed(report))
-                err.print(f"chain {report.chain + 1}  {phase(report):<8}  {where:>11}  {text}")
+                err.print(f"chain {report.chain}  {phase(report):<8}  {where:>11}  {text}")
