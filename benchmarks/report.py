@@ -27,10 +27,10 @@ from report_cases import made_up
 
 def simulated():
     """100 samples × 100 genes with 16 factors, with annotations and gene sets."""
-    data = make_sparse_factors(100, 100, 16, random_state=0, missing=0.05)
+    data = make_sparse_factors(100, 100, 16, random_state=1, missing=0.05)
     genes = [f"GENE{d:02d}" for d in range(100)]
     X = pd.DataFrame(data.X, columns=genes)
-    model = NSFA(chains=4, tune=1000, draws=500, thin=4, concentration=1.0, random_state=0).fit(X)
+    model = NSFA(chains=4, tune=1000, draws=1000, thin=4, concentration=1.0, random_state=1).fit(X)
     rng = np.random.default_rng(0)
     score = data.scores
     notes = pd.DataFrame(
