@@ -1,7 +1,8 @@
 """Size of reports, time to write them, and time to open them in Chromium: ``python -m benchmarks.report``.
 
 Opening is measured from the start of the navigation until the last figure is drawn, in a headless browser that has not
-seen the page before. With --keep the pages stay in the given folder.
+seen the page before. With --keep the pages stay in the given folder. The picture of the documentation:
+``python -m benchmarks.report --only simulated --picture docs/figures/report.png``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +29,10 @@ from report_cases import made_up
 
 def simulated():
     """100 samples × 100 genes with 16 factors, with annotations and gene sets."""
-    data = make_sparse_factors(100, 100, 16, random_state=0, missing=0.05)
+    data = make_sparse_factors(100, 100, 16, random_state=1, missing=0.05)
     genes = [f"GENE{d:02d}" for d in range(100)]
     X = pd.DataFrame(data.X, columns=genes)
-    model = NSFA(chains=4, tune=1000, draws=500, thin=4, concentration=1.0, random_state=0).fit(X)
+    model = NSFA(chains=4, tune=1000, draws=1000, thin=4, concentration=1.0, random_state=1).fit(X)
     rng = np.random.default_rng(0)
     score = data.scores
     notes = pd.DataFrame(
@@ -68,24 +70,39 @@ def large():
 CASES = {"simulated": simulated, "breast": breast, "large": large}
 
 
-def open_seconds(path: Path) -> float:
-    """Seconds from navigation to the last figure, in a new headless browser."""
+@contextmanager
+def opened(path: Path, **settings):
+    """The page in a new headless browser, all figures drawn."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page()
+        page = browser.new_page(**settings)
         page.goto(path.as_uri(), wait_until="commit")
         page.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
-        seconds = page.evaluate("performance.getEntriesByName('nsfa-drawn')[0].startTime") / 1e3
+        yield page
         browser.close()
-    return seconds
+
+
+def open_seconds(path: Path) -> float:
+    """Seconds from navigation to the last figure."""
+    with opened(path) as page:
+        return page.evaluate("performance.getEntriesByName('nsfa-drawn')[0].startTime") / 1e3
+
+
+def take_picture(path: Path, picture: Path) -> None:
+    """The top of the page, down to its first figures."""
+    with opened(path, viewport={"width": 1040, "height": 900}, device_scale_factor=1.75) as page:
+        box = page.locator("#plot-k").bounding_box()
+        clip = {"x": 0, "y": 0, "width": 1040, "height": box["y"] + box["height"]}
+        page.screenshot(path=picture, clip=clip, full_page=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--only", choices=CASES)
+    parser.add_argument("--picture", type=Path, help="take a picture of the top of each page")
     arguments = parser.parse_args()
     folder = arguments.keep or Path(tempfile.mkdtemp())
     warnings.simplefilter("ignore")
@@ -96,8 +113,10 @@ def main() -> None:
         write_report(folder / f"{name}.html", posterior, **extra)
         wrote = time.perf_counter() - started
         path = (folder / f"{name}.html").resolve()
-        opened = min(open_seconds(path) for _ in range(3))
-        print(f"{name:<10}{path.stat().st_size / 1e6:6.1f} MB  written in {wrote:4.1f} s, opens in {opened:4.2f} s")
+        seconds = min(open_seconds(path) for _ in range(3))
+        print(f"{name:<10}{path.stat().st_size / 1e6:6.1f} MB  written in {wrote:4.1f} s, opens in {seconds:4.2f} s")
+        if arguments.picture:
+            take_picture(path, arguments.picture)
 
 
 if __name__ == "__main__":

@@ -52,15 +52,9 @@ def test_a_fit_is_told_in_words(fitted, tmp_path):
     text = words_of(written(tmp_path, model))
     assert model.posterior_.diagnostics().verdict in text.replace("&lt;", "<")
     assert f"{model.n_components_} factors were found in more than half of the draws" in text
-    missing = np.isnan(data.X).mean()
-    for fact in (
-        "40 samples",
-        "20 genes",
-        f"{100 * missing:.0f} % missing".replace("%", "%"),
-        "2 × 100 chains × draws",
-    ):
-        value, what = fact.rsplit(" ", 1) if "chains" not in fact else ("2 × 100", "chains × draws")
-        assert value in text and what in text
+    missing = f"missing {100 * np.isnan(data.X).mean():.0f} %"
+    for fact in ("samples 40", "genes 20", missing, "chains × draws 2 × 100"):
+        assert fact in text
     assert (
         "10.1214/10-AOAS435" in text and "We ran 2 Markov chains of 200 warm-up sweeps and 100 kept draws each" in text
     )
@@ -75,7 +69,7 @@ def test_the_page_holds_the_lists_of_the_consensus(fitted, tmp_path):
         own = slice(entries["start"][k], entries["start"][k + 1])
         for rate in ("0.01", "0.05", "0.1", "0.2"):
             cut = entries["cuts"][rate][k]
-            np.testing.assert_array_equal(gene[own][:cut], consensus.genes(k, float(rate))[: len(gene[own])])
+            np.testing.assert_array_equal(gene[own][:cut], consensus.genes(k, float(rate)))
         np.testing.assert_allclose(
             loading[own] * entries["step"][k], consensus.loadings[gene[own], k], atol=entries["step"][k]
         )
@@ -111,7 +105,7 @@ def test_nothing_points_outside_but_the_doi(tmp_path):
 def test_no_factor_is_a_page_too(tmp_path):
     text = words_of(written(tmp_path, made_up(0, 20, 10), gene_sets={"a": ["GENE1", "GENE2", "GENE3"]}))
     assert "No factor was found in more than half of the draws" in text and "What to check" in text
-    assert "No gene set could be tested" in text
+    assert "No gene set could be tested" in text and "none was found in more than half" in text
 
 
 def test_one_chain_has_no_rhat(tmp_path):

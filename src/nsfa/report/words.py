@@ -164,11 +164,15 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
         f"{n_draws:,} kept draws{kept}{' each' if n_chains > 1 else ''} (seed {posterior.seed}).",
         f"Convergence was judged by {rhat if n_chains > 1 else ''}effective sample size (at least {ess:.0f}) of "
         "quantities that do not depend on factor labels (Vehtari et al., 2021).",
-        f"Factors were matched over draws; we kept the {consensus.n_factors} found in more than half of the draws.",
+        f"Factors were matched over draws; {_kept(consensus.n_factors)} found in more than half of the draws.",
     ]
-    if spec.pattern != "dense":
+    if spec.pattern != "dense" and consensus.n_factors:
         sentences.append("Genes were assigned to factors at a Bayesian false-discovery rate of 5 %.")
     return " ".join(sentences)
+
+
+def _kept(n: int) -> str:
+    return f"we kept the {n}" if n else "none was"
 
 
 def _priors(priors: Priors) -> str:
@@ -182,7 +186,7 @@ def settings_table(posterior: Posterior, settings: dict[str, Any] | None) -> lis
     own = {
         "model": spec.name.upper(),
         "number of factors": "inferred" if spec.n_components is None else spec.n_components,
-        "concentration α": spec.concentration,
+        **({} if spec.pattern == "dense" else {"concentration α": spec.concentration}),
         "noise": spec.noise,
         "chains": len(posterior.chains),
         "tune": length.tune,

@@ -6,7 +6,7 @@ const GREY = "#8c8c8c";
 const FONT = { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: "#1a1f26" };
 const TOUCH = matchMedia("(pointer: coarse)").matches;
 // fingers scroll the page; only the heatmap, which needs zooming, has buttons for them
-const CONFIG = { displaylogo: false, responsive: true, displayModeBar: TOUCH ? false : "hover",
+const CONFIG = { displaylogo: false, showTips: false, responsive: true, displayModeBar: TOUCH ? false : "hover",
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], toImageButtonOptions: { scale: 2 } };
 
 // figures wait here until they are drawn, in this order
@@ -63,7 +63,7 @@ figure("plot-shared", () => {
   const middle = counts.map((_, i) => 50 * (edges[i] + edges[i + 1]));
   const words = counts.map((n, i) => `${(100 * edges[i]).toFixed(0)} to ${(100 * edges[i + 1]).toFixed(0)} %: ${count(n, "gene")}`);
   draw("plot-shared", [{ type: "bar", x: middle, y: counts, width: 4.6, marker: { color: "#5fa2cc" }, hovertext: words, hoverinfo: "text" }],
-    { xaxis: axis("variance of the gene that factors explain (%)", { range: [0, 100], fixedrange: true }),
+    { xaxis: axis("variance explained (%)", { range: [0, 100], fixedrange: true }),
       yaxis: axis("genes", { rangemode: "tozero", fixedrange: true }) }, 250);
 });
 

@@ -126,7 +126,7 @@ const sets = {
       { title: "direction", value: column("direction"), text: (row) => ({ "+": "up", "-": "down", both: "both" })[columns.direction[row]] },
       { title: "p", number: true, value: column("p"), text: small("p") },
       { title: "FDR", number: true, value: column("fdr"), text: small("fdr") },
-      { title: "shared genes", long: true, value: column("genes"), text: (row) => shorten(columns.genes[row].replaceAll(",", ", "), 160) },
+      { title: "shared genes", long: true, value: column("genes"), text: (row) => shorten(columns.genes[row].replaceAll(",", ", "), NARROW ? 40 : 160) },
     ];
     this.table = new PagedTable(byId("set-table"), shown, "Gene sets, the best of each factor first", 15);
     addOption(byId("set-factor"), ALL, "all factors");

@@ -1,7 +1,7 @@
 // The loadings: genes in rows, factors in columns; names appear as soon as there is room for them.
 const RED_BLUE = ["#053061", "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d", "#b2182b", "#67001f"]
   .map((colour, i) => [i / 10, colour]);
-const HEAT_MARGIN = { l: 24, r: 10, t: TOUCH ? 40 : 8, b: 42 };
+const HEAT_MARGIN = { l: 24, r: 10, t: 36, b: 42 };
 const heat = { order: "blocks", colour: "loading", rows: null };
 
 function heatHeight() {
