@@ -55,3 +55,29 @@ def test_the_demo_s_table_can_be_fitted_as_a_table(tmp_path):
     assert (found["samples"], found["genes"]) == (100, 100)
     diagnostics = json.loads((tmp_path / "demo" / "diagnostics.json").read_text())
     assert diagnostics["draws_per_chain"] == 5
+
+
+def test_reproduce_calls_the_experiment_and_shows_its_steps(tmp_path, monkeypatch):
+    """With a stand-in for the experiments, which take minutes."""
+    import sys
+    from types import ModuleType, SimpleNamespace
+
+    def stand_in(name, out, quick=False, progress=None, n_jobs=None):
+        if name != "ibp":
+            raise ValueError(f"name must be one of ibp. Got {name!r}.")
+        progress(SimpleNamespace(done=1, total=2, label=f"a task, quick {quick}", seconds_left=61.0))
+        out.mkdir()
+        (out / "numbers.csv").write_text("1")
+        if n_jobs == 3:
+            raise KeyboardInterrupt
+
+    module = ModuleType("nsfa.experiments")
+    module.run = stand_in
+    monkeypatch.setitem(sys.modules, "nsfa.experiments", module)
+    monkeypatch.setattr(nsfa, "experiments", module, raising=False)
+    said = run("reproduce", "ibp", "-o", tmp_path / "a", "--quick")
+    assert said.stderr == "1/2  a task, quick True  1:01 left\n" and str(tmp_path / "a") in said.stdout
+    found = read_json(run("reproduce", "ibp", "-o", tmp_path / "b", "--json", "--quiet"))
+    assert found["files"] == ["numbers.csv"]
+    assert "Got 'x'" in run("reproduce", "x", "-o", tmp_path / "c", code=1).stderr
+    assert "The same command goes on" in run("reproduce", "ibp", "-o", tmp_path / "d", "--jobs", "3", code=130).stderr

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from nsfa.cli.options import ReportOptions, TalkOptions, WorkOptions, takes
+from nsfa.cli.options import ReportOptions, VerdictOptions, WorkOptions, takes
 from nsfa.cli.output import DRAWS
 from nsfa.cli.run import complete
 from nsfa.cli.settings import change_config, read_config, report_options
@@ -51,9 +51,9 @@ def resume(
     complete(out, sampler, config.get("sampling", {}).get("chains", 4), report_options(config), work)
 
 
-@takes(TalkOptions)
+@takes(VerdictOptions)
 def report(
-    talk: TalkOptions,
+    talk: VerdictOptions,
     out: Run,
     title: Annotated[str | None, Option(help="Another title.")] = None,
     impute: Annotated[bool, Option("--impute", help="Also write imputed.csv.")] = False,

@@ -116,17 +116,23 @@ class ReportOptions:
 
 @dataclass(frozen=True)
 class TalkOptions:
-    """What the command says, and by its exit code."""
+    """What the command says."""
 
     quiet: Annotated[bool, _option(RUNNING, "Say nothing but errors.", "--quiet", "-q")] = False
     json: Annotated[bool, _option(RUNNING, "Print the result as one JSON object.", "--json")] = False
+
+
+@dataclass(frozen=True)
+class VerdictOptions(TalkOptions):
+    """... and by its exit code."""
+
     require_convergence: Annotated[
         bool, _option(RUNNING, "Exit with code 2 if the chains have not converged.", "--require-convergence")
     ] = False
 
 
 @dataclass(frozen=True)
-class WorkOptions(TalkOptions):
+class WorkOptions(VerdictOptions):
     """... and on how many cores it works."""
 
     jobs: Annotated[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from nsfa.cli.words import err
+from nsfa.cli.words import err, tell_progress
 
 if TYPE_CHECKING:
     from nsfa.runner import Monitor
@@ -123,4 +123,4 @@ class _Log:
                 self._last[report.chain] = (now, report.done)
                 where = f"{report.done}/{report.total}"
                 text = describe(report, pace.speed(report))
-                err.print(f"chain {report.chain}  {phase(report):<8}  {where:>11}  {text}")
+                tell_progress(f"chain {report.chain}  {phase(report):<8}  {where:>11}  {text}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, Interrupts, quiet_library
-from nsfa.cli.options import ReportOptions, RunOptions, TalkOptions
+from nsfa.cli.options import ReportOptions, RunOptions, VerdictOptions
 from nsfa.cli.output import DRAWS, GENE_SETS, REPORT, TABLE, claim, files, write_csv, write_text
 from nsfa.cli.progress import duration, watch
 from nsfa.cli.results import summary, write_results, write_samples
@@ -58,7 +58,7 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
         return complete(out, sampler, plan.estimator.chains, plan.wanted, run)
 
 
-def complete(out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, talk: TalkOptions) -> Posterior:
+def complete(out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, talk: VerdictOptions) -> Posterior:
     """Run ``sampler`` with its progress shown, write what came of it, and say so; exits unless all is well."""
     begun = time.monotonic()
     with quiet_library(talk.quiet), Interrupts(f"Ended at once. nsfa resume {out} goes on.") as interrupts:

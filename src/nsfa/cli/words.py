@@ -37,6 +37,11 @@ def note(text: str) -> None:
     err.print(Text.assemble(("Note: ", "yellow"), plain(text)))
 
 
+def tell_progress(text: str) -> None:
+    """A line about how far things are."""
+    err.print(Text(plain(text)))
+
+
 def fail(text: str) -> None:
     """Why it did not work, in a sentence."""
     err.print(Text.assemble(("Error: ", "bold red"), plain(text)))
