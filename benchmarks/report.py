@@ -1,8 +1,7 @@
 """Size of reports, time to write them, and time to open them in Chromium: ``python -m benchmarks.report``.
 
 Opening is measured from the start of the navigation until the last figure is drawn, in a headless browser that has not
-seen the page before. With --keep the pages stay in the given folder. The picture of the documentation:
-``python -m benchmarks.report --only simulated --picture docs/figures/report.png``.
+seen the page before. With --keep the pages stay in the given folder; --picture takes a picture of the top of each.
 """
 
 from __future__ import annotations

@@ -67,6 +67,14 @@ def test_a_line_has_phase_k_log_joint_acceptance_speed_and_time_left():
     assert progress.duration(3725) == "1:02:05" and progress.duration(59.6) == "1:00"
 
 
+def test_speed_is_that_of_the_last_seconds():
+    pace = progress._Pace()
+    speeds = [pace.speed(report(done=10 * t), float(t)) for t in range(100)]
+    assert speeds[50] == pytest.approx(10)
+    speeds = [pace.speed(report(done=990 + t), 99.0 + t) for t in range(1, 60)]
+    assert speeds[-1] == pytest.approx(1) and speeds[0] > 5
+
+
 def test_a_log_gets_few_lines(monkeypatch, capsys):
     clock = iter(float(i) for i in range(10_000))
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock) / 10)

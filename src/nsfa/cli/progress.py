@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # In a log: a line each tenth of the way, but not more often than this many seconds, and after so many in any case.
 STEP, AT_LEAST, AT_MOST = 0.1, 2.0, 30.0
+# Speed is that of the last so many seconds.
+WINDOW = 20.0
 
 
 @contextmanager
@@ -34,15 +37,18 @@ def watch(chains: int, quiet: bool) -> Iterator[Monitor]:
 
 
 class _Pace:
-    """Speed of one chain since it was first heard of: a resumed one did not start at zero."""
+    """Speed of one chain over the last seconds: sweeps grow slower as factors are born."""
 
-    def __init__(self, report: Report) -> None:
-        self._start, self._done = time.monotonic(), report.done
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
 
-    def speed(self, report: Report) -> float:
+    def speed(self, report: Report, now: float) -> float:
         """Sweeps per second; NaN when too early to say."""
-        seconds, sweeps = time.monotonic() - self._start, report.done - self._done
-        return sweeps / seconds if seconds > 0.2 and sweeps > 0 else math.nan
+        self._seen.append((now, report.done))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= WINDOW:
+            self._seen.popleft()
+        then, done = self._seen[0]
+        return (report.done - done) / (now - then) if now - then > 0.2 and report.done > done else math.nan
 
 
 def describe(report: Report, speed: float) -> str:
@@ -86,19 +92,19 @@ class _Live:
 
     def __init__(self, progress: Progress, chains: int) -> None:
         self._progress = progress
-        self._pace: dict[int, _Pace] = {}
+        self._pace: dict[int, _Pace] = defaultdict(_Pace)
         self._tasks = [progress.add_task("waiting", total=None, chain=i, sweeps="–", text="") for i in range(chains)]
 
     def update(self, report: Report) -> None:
         """Show where a chain stands."""
-        pace = self._pace.setdefault(report.chain, _Pace(report))
+        speed = self._pace[report.chain].speed(report, time.monotonic())
         self._progress.update(
             self._tasks[report.chain],
             description=phase(report),
             completed=report.done,
             total=report.total,
             sweeps=report.total,
-            text=describe(report, pace.speed(report)),
+            text=describe(report, speed),
         )
 
 
@@ -107,14 +113,14 @@ class _Log:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pace: dict[int, _Pace] = {}
+        self._pace: dict[int, _Pace] = defaultdict(_Pace)
         self._last: dict[int, tuple[float, int]] = {}
 
     def update(self, report: Report) -> None:
         """Write a line if the chain has come far enough, or been silent for long."""
         with self._lock:
             now = time.monotonic()
-            pace = self._pace.setdefault(report.chain, _Pace(report))
+            speed = self._pace[report.chain].speed(report, now)
             then, done = self._last.setdefault(report.chain, (now, -1))
             if done == report.total:
                 return
@@ -122,5 +128,4 @@ class _Log:
             if report.done == report.total or (far and waited >= AT_LEAST) or waited >= AT_MOST:
                 self._last[report.chain] = (now, report.done)
                 where = f"{report.done}/{report.total}"
-                text = describe(report, pace.speed(report))
-                tell_progress(f"chain {report.chain}  {phase(report):<8}  {where:>11}  {text}")
+                tell_progress(f"chain {report.chain}  {phase(report):<8}  {where:>11}  {describe(report, speed)}")
