@@ -10,7 +10,7 @@ from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.model import Priors, preset
 from nsfa.model.joint import log_joint
-from nsfa.model.start import initial_state
+from nsfa.model.start import initial_state, starting_factors, towards_data
 from nsfa.moves import loadings
 
 NAMES = ("fa", "afa", "fok", "sfa", "nsfa", "bfrm")
@@ -160,6 +160,26 @@ def test_an_empty_start_has_no_factors_and_a_fixed_one_has_k(rng):
     data = observe(rng.normal(size=(10, 6)))
     assert initial_state(data, preset("nsfa"), rng).n_factors == 0
     assert initial_state(data, preset("sfa", n_components=4), rng).n_factors == 4
+
+
+def test_chains_start_apart_unless_the_schedule_is_the_papers():
+    starts = [starting_factors(preset("nsfa"), (100, 80), chain) for chain in range(5)]
+    assert starts == [0, 20, 40, 10, 20]
+    assert starting_factors(preset("nsfa", moves="plain"), (100, 80), 2) == 0
+    assert starting_factors(preset("sfa", n_components=3), (100, 80), 2) == 0
+    assert starting_factors(preset("nsfa"), (20_000, 1_000_000), 2) == 100
+    assert starting_factors(preset("nsfa"), (2, 2), 3) == 1
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_starting_scores_span_where_the_samples_differ(sparse, rng):
+    X = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 30)) + 0.01 * rng.normal(size=(40, 30))
+    data = observe(sp.csr_matrix(X) if sparse else X)
+    scores = towards_data(rng.normal(size=(40, 3)), data, get_kernels(), rng)
+    np.testing.assert_allclose(scores.T @ scores, 40 * np.eye(3), atol=1e-8)
+    centred = X - X.mean(axis=0)
+    left = np.linalg.svd(centred / centred.std(axis=0))[0][:, :3]
+    np.testing.assert_allclose(np.linalg.svd(left.T @ scores)[1], np.sqrt(40), rtol=1e-3)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.05])

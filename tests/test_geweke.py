@@ -21,6 +21,9 @@ RUNS = {
     "nsfa shared slab, prior proposal": ("nsfa", {"precision": "shared", "spike": 0.0, "noise": "isotropic"}),
     # the marginal sweep alone: the others would cover its tracks
     "nsfa marginal": ("nsfa", {"noise": "shared", "without": ALONE}),
+    # splits of the noise alone make and remove factors
+    "nsfa split": ("nsfa", {"without": ("update_births",)}),
+    "nsfa split, shared slab": ("nsfa", {"precision": "shared", "noise": "shared", "without": ("update_births",)}),
     "sfa collapsed": ("sfa", {"sweep": "collapsed", "stickiness": "infer"}),
     "sfa parallel": ("sfa", {"sweep": "parallel", "noise": "shared"}),
     "fa": ("fa", {}),

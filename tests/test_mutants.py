@@ -10,7 +10,7 @@ from nsfa import stats as stats_module
 from nsfa.data import _no_holes
 from nsfa.kernels.numba_cpu import NumbaKernels
 from nsfa.model import priors
-from nsfa.moves import births, concentration, loadings, marginal, noise, precisions, scale, urn
+from nsfa.moves import births, concentration, loadings, marginal, noise, precisions, scale, split, urn
 from test_geweke import ALONE, BOUND
 
 SWEEPS = 8_000
@@ -111,18 +111,13 @@ def urn_concentration_without_its_mixture(patch):
 
 
 def rate_read_as_scale_in_scale(patch):
-    right = scale.scale_terms
-
-    def wrong(state, spec):
-        shape, rate, square = right(state, spec)
-        return shape, 1 / rate, square
-
-    patch.setattr(scale, "scale_terms", wrong)
+    right = scale.Scales
+    patch.setattr(scale, "Scales", lambda **k: right(**{**k, "rate": 1 / k["rate"]}))
 
 
 def scale_without_its_jacobian(patch):
-    right = NumbaKernels.draw_log_scales
-    patch.setattr(NumbaKernels, "draw_log_scales", lambda self, n, *rest: right(self, n - 1.0, *rest))
+    right = scale.Scales
+    patch.setattr(scale, "Scales", lambda **k: right(**{**k, "n": k["n"] - 1.0}))
 
 
 def shear_forgets_the_slab(patch):
@@ -149,8 +144,20 @@ def missing_entries_imputed_without_noise(patch):
     patch.setattr(marginal, "completed", wrong)
 
 
+def split_without_its_jacobian(patch):
+    right = split.log_split_ratio
+    patch.setattr(split, "log_split_ratio", lambda g, psi, *rest: right(g, psi, *rest) - np.log((psi + g**2) / abs(g)))
+
+
+def split_with_the_noise_density_of_precisions(patch):
+    """p(ψ) read as the density of the precision: two powers of ψ short."""
+    right = split.log_split_ratio
+    patch.setattr(split, "log_split_ratio", lambda g, psi, *rest: right(g, psi, *rest) - 2 * np.log((psi + g**2) / psi))
+
+
 NSFA = ("nsfa", {"sweep": "collapsed", "noise": "shared"})
 MARGINAL = ("nsfa", {"noise": "shared", "without": ALONE})
+SPLIT = ("nsfa", {"without": ("update_births",)})
 MUTANTS = [
     (half_forgotten_in_noise, *NSFA),
     (half_forgotten_in_slab, *NSFA),
@@ -170,6 +177,8 @@ MUTANTS = [
     (marginal_sweep_with_one_row_more, *MARGINAL),
     (marginal_noise_rate_read_as_scale, *MARGINAL),
     (missing_entries_imputed_without_noise, *MARGINAL),
+    (split_without_its_jacobian, *SPLIT),
+    (split_with_the_noise_density_of_precisions, *SPLIT),
     (indicator_forgotten_in_sparsity, "bfrm", {}),
     (urn_concentration_without_its_mixture, "bfrm", {}),
 ]

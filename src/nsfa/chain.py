@@ -16,7 +16,7 @@ from nsfa.kernels import Kernels
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.joint import log_likelihood, log_prior
 from nsfa.model.spec import ModelSpec
-from nsfa.model.start import initial_state
+from nsfa.model.start import initial_state, towards_data
 from nsfa.moves.births import BirthInfo
 from nsfa.state import State
 from nsfa.stats import Stats
@@ -67,6 +67,8 @@ class Chain:
         self.number = 0
         self.seconds = 0.0
         self.state = initial_state(data, spec, rng, start)
+        if start:
+            self.state.scores[:] = towards_data(self.state.scores, data, kernels, rng)
         self.stats.refresh(self.state)
         if self.state.n_factors:
             self.stats.kernels.draw_dense(self.state.loadings, self.stats.rows(self.state), fresh_key(rng))

@@ -24,6 +24,7 @@ from nsfa.draws.log import ChainLog, Keeper, Memory
 from nsfa.draws.store import Store
 from nsfa.kernels import get_kernels
 from nsfa.model.spec import ModelSpec, is_integer
+from nsfa.model.start import starting_factors
 
 _REPORT_EVERY = 0.1
 # Seconds of sampling from which starting worker processes (imports, compiled code from the cache) is worth it.
@@ -155,7 +156,8 @@ def _run_one(job: _Job, chain: int, stop: StopFlag, report: Callable[[Progress],
     if keeper.complete:
         return ChainResult(chain, keeper.draws, finished=True)
     with threadpool_limits(1):
-        engine = Chain(job.data, job.spec, get_kernels(job.backend, job.threads), chain_generator(job.seed, chain))
+        kernels, start = get_kernels(job.backend, job.threads), starting_factors(job.spec, job.data.shape, chain)
+        engine = Chain(job.data, job.spec, kernels, chain_generator(job.seed, chain), start)
         keeper.restore(engine)
         last_report, total = time.monotonic(), job.length.sweeps
         accepted = tried = 0

@@ -9,7 +9,20 @@ import numpy as np
 
 from nsfa.data import Observed
 from nsfa.model.spec import Gamma, ModelSpec
-from nsfa.moves import births, concentration, dense, loadings, marginal, noise, precisions, scale, scores, shear, urn
+from nsfa.moves import (
+    births,
+    concentration,
+    dense,
+    loadings,
+    marginal,
+    noise,
+    precisions,
+    scale,
+    scores,
+    shear,
+    split,
+    urn,
+)
 from nsfa.state import State
 from nsfa.stats import Stats
 
@@ -47,6 +60,8 @@ def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
         moves.append(noise.update_noise_rate)
     if spec.pattern == "ibp":
         moves.append(births.update_births)
+        if spec.moves == "all" and spec.noise != "isotropic":
+            moves.append(split.update_split)
     moves += _pattern_hyperparameters(spec)
     # scores last: they come with log p(Y | G, τ) of the loadings that the sweep ends with
     if spec.scores == "dirichlet":

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from cases import HOLES, case
 from nsfa.data import observe
-from nsfa.kernels import Births, Marginal, get_kernels
+from nsfa.kernels import Births, Marginal, Scales, get_kernels
 
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-11}
 PRECISIONS = ("shared", "factor", "element")
@@ -198,11 +198,20 @@ def test_gammas(rng):
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.7])
-def test_log_scales(shape, rng):
-    power, square, usage = rng.gamma(8, 1, 40), rng.gamma(2, 1, 40), rng.integers(0, 9, 40)
-    a, b = (get_kernels(n).draw_log_scales(8.0, power, square, usage, shape, 0.8, 5) for n in ("reference", "numba"))
-    np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
-    assert a.std() > 0.05
+@pytest.mark.parametrize("rows", [1, 9])
+def test_rescale(shape, rows, rng):
+    G, X, Y = rng.normal(size=(9, 20)), rng.normal(size=(8, 20)), rng.normal(size=(9, 8))
+    usage, precision = rng.integers(1, 9, 20), rng.gamma(2, 1, (rows, 20))
+    results = []
+    for name in ("reference", "numba"):
+        parts = G.copy(), X.copy(), X.T @ X, Y @ X
+        get_kernels(name).rescale(Scales(*parts, usage, precision, 8.0, shape, 0.8), 5)
+        np.testing.assert_allclose(parts[0] @ parts[1].T, G @ X.T, atol=1e-9)
+        np.testing.assert_allclose(parts[1].T @ parts[1], parts[2], atol=1e-9)
+        np.testing.assert_allclose(Y @ parts[1], parts[3], atol=1e-9)
+        results.append(parts[1])
+    np.testing.assert_allclose(*results, rtol=1e-8)
+    assert np.log(results[0] / X).std() > 0.05
 
 
 def test_shears(rng):

@@ -10,7 +10,7 @@ from cases import HOLES, case
 from nsfa.kernels.reference import _row_gram, entry_conditional
 from nsfa.model import priors
 from nsfa.model.joint import log_joint
-from nsfa.moves import births, concentration, loadings, noise, precisions
+from nsfa.moves import births, concentration, loadings, noise, precisions, split
 
 
 def joint(state, stats, spec):
@@ -89,6 +89,46 @@ def test_birth_ratio_is_the_ratio_of_marginals(kind):
     poisson = np.log(rate)
     # 1/K! instead of 1/κ!: K+1 places for the new column
     assert more - less + np.log(len(usage) + 1) == pytest.approx(poisson, abs=1e-10)
+
+
+@pytest.mark.parametrize("precision", ["shared", "factor", "element"])
+def test_split_ratio_is_the_ratio_of_priors(precision):
+    """The likelihood is the same: what is left is the prior of ψ, of the loading and of one more own factor, and the
+    proposal g = ±√(uψ), whose density is |g|/ψ, against picking one of n + 1."""
+    state, _, spec = case("nsfa", precision=precision)
+    g, rest, number = 0.7, 0.4, 2
+    noise_prior = distributions.invgamma(spec.priors.noise.shape, scale=state.noise_rate).logpdf
+    shape, rate = spec.priors.loading_shape, state.loading_rate
+    slab = distributions.t(2 * shape, scale=np.sqrt(rate / shape)).logpdf(g)
+    if precision == "shared":
+        slab = distributions.norm(0, 1 / np.sqrt(state.loading_precision)).logpdf(g)
+    n_features = len(state.loadings)
+    counts = distributions.poisson(births.birth_rate(state, n_features)).logpmf
+    # an unordered set of n own factors has density n! Poisson(n)
+    prior = counts(number + 1) - counts(number) + np.log(number + 1) + slab
+    prior += noise_prior(rest) - noise_prior(rest + g**2)
+    expected = prior - np.log(number + 1) - np.log(g / (rest + g**2))
+    got = split.log_split_ratio(
+        np.full(n_features, g), np.full(n_features, rest), np.full(n_features, number), state, spec
+    )
+    assert got[0] == pytest.approx(expected, abs=1e-10)
+
+
+def test_splits_keep_each_feature_s_own_variance(rng):
+    state, stats, spec = case("nsfa")
+    state.noise_precision = np.full(len(state.noise_precision), 0.5)
+    changed = 0
+    for _ in range(30):
+        own = state.usage == 1
+        before = 1 / state.noise_precision + (state.loadings[:, own] ** 2).sum(axis=1)
+        count = state.n_factors
+        split.update_split(state, stats, spec, rng)
+        own = state.usage == 1
+        np.testing.assert_allclose(1 / state.noise_precision + (state.loadings[:, own] ** 2).sum(axis=1), before)
+        changed += count != state.n_factors
+        state.scores[:] = 0.0
+        state.check_invariants()
+    assert changed > 3
 
 
 def test_proposal_table_sums_to_one_and_contains_the_spike(rng):

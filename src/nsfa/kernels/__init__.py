@@ -82,6 +82,24 @@ class Marginal(NamedTuple):
     noise_prior: tuple[float, float]
 
 
+class Scales(NamedTuple):
+    """What rescaling the factors needs: the first four arrays are changed in place.
+
+    loadings (D, K), scores (N, K), gram (K, K), cross (D, K); usage (K,); n counts the samples. The slab precisions
+    are Gamma(shape, rate) and integrated out, or, where shape is 0, held at precision (1, K) or (D, K).
+    """
+
+    loadings: Floats
+    scores: Floats
+    gram: Floats
+    cross: Floats
+    usage: Ints
+    precision: Floats
+    n: float
+    shape: float
+    rate: float
+
+
 class Own(NamedTuple):
     """The factors used by one feature alone.
 
@@ -162,10 +180,8 @@ class Kernels(Protocol):
     def draw_births(self, problem: Births, key: int) -> Born:
         """Propose a new set of own factors for every feature, and accept or reject it."""
 
-    def draw_log_scales(
-        self, n: float, power: Floats, square: Floats, usage: Ints, shape: float, rate: float, key: int
-    ) -> Floats:
-        """Log scale (K,) of every factor by one slice-sampling update; see ``moves.scale``."""
+    def rescale(self, problem: Scales, key: int) -> None:
+        """Scale every factor by one slice-sampling update, in place; see ``moves.scale``."""
 
     def draw_shears(
         self, gram: Floats, inner: Floats, precision: Floats, inside: Bools, key: int

@@ -24,33 +24,56 @@ def log_scale_density(t, n, power, square, usage, shape, rate):
 
 
 @jit
-def draw_log_scales(n, power, square, usage, shape, rate, key):
-    """One slice-sampling update (Neal 2003) of every factor's log scale, from 0."""
-    out = np.empty(power.shape[0])
-    for k in range(power.shape[0]):
-        u, v = uniform_pair(key, k, 0)
-        level = log_scale_density(0.0, n, power[k], square[k], usage[k], shape, rate) + math.log(u)
-        low = -WIDTH * v
-        high = low + WIDTH
-        for _ in range(MOST_STEPS):
-            if log_scale_density(low, n, power[k], square[k], usage[k], shape, rate) <= level:
-                break
-            low -= WIDTH
-        for _ in range(MOST_STEPS):
-            if log_scale_density(high, n, power[k], square[k], usage[k], shape, rate) <= level:
-                break
-            high += WIDTH
-        out[k] = 0.0
-        for column in range(1, MOST_SHRINKS):
-            t = low + (high - low) * uniform_pair(key, k, column)[0]
-            if log_scale_density(t, n, power[k], square[k], usage[k], shape, rate) > level:
-                out[k] = t
-                break
-            if t < 0.0:
-                low = t
-            else:
-                high = t
-    return out
+def log_scale_slice(k, n, power, square, usage, shape, rate, key):
+    """One slice-sampling update (Neal 2003) of factor k's log scale, from 0."""
+    u, v = uniform_pair(key, k, 0)
+    level = log_scale_density(0.0, n, power, square, usage, shape, rate) + math.log(u)
+    low = -WIDTH * v
+    high = low + WIDTH
+    for _ in range(MOST_STEPS):
+        if log_scale_density(low, n, power, square, usage, shape, rate) <= level:
+            break
+        low -= WIDTH
+    for _ in range(MOST_STEPS):
+        if log_scale_density(high, n, power, square, usage, shape, rate) <= level:
+            break
+        high += WIDTH
+    for column in range(1, MOST_SHRINKS):
+        t = low + (high - low) * uniform_pair(key, k, column)[0]
+        if log_scale_density(t, n, power, square, usage, shape, rate) > level:
+            return t
+        if t < 0.0:
+            low = t
+        else:
+            high = t
+    return 0.0
+
+
+@jit
+def rescale(problem, key):
+    """Draw every factor's log scale and apply it to loadings, scores and statistics, in one pass over each."""
+    loadings, scores, gram, cross = problem.loadings, problem.scores, problem.gram, problem.cross
+    n_features, n_factors = loadings.shape
+    square = np.zeros(n_factors)
+    step = min(1, problem.precision.shape[0] - 1)
+    for d in range(n_features):
+        for k in range(n_factors):
+            weight = 1.0 if problem.shape > 0.0 else problem.precision[d * step, k]
+            square[k] += weight * loadings[d, k] * loadings[d, k]
+    up, down = np.empty(n_factors), np.empty(n_factors)
+    for k in range(n_factors):
+        t = log_scale_slice(k, problem.n, gram[k, k], square[k], problem.usage[k], problem.shape, problem.rate, key)
+        up[k], down[k] = math.exp(t), math.exp(-t)
+    for d in range(n_features):
+        for k in range(n_factors):
+            loadings[d, k] *= down[k]
+            cross[d, k] *= up[k]
+    for n in range(scores.shape[0]):
+        for k in range(n_factors):
+            scores[n, k] *= up[k]
+    for i in range(n_factors):
+        for k in range(n_factors):
+            gram[i, k] *= up[i] * up[k]
 
 
 @jit

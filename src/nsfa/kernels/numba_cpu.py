@@ -27,7 +27,7 @@ from nsfa.kernels.compiled import fill_gammas, fill_normals
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
-    from nsfa.kernels import Births, Bools, Floats, Ints, Marginal, Projection, Rows
+    from nsfa.kernels import Births, Bools, Floats, Ints, Marginal, Projection, Rows, Scales
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
@@ -128,11 +128,8 @@ class NumbaKernels:
         parts = self._over_rows(one, len(problem.residual), 4)
         return Born(*parts[0]) if len(parts) == 1 else Born(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def draw_log_scales(
-        self, n: float, power: Floats, square: Floats, usage: Ints, shape: float, rate: float, key: int
-    ) -> Floats:
-        out: Floats = factor_kernels.draw_log_scales(n, power, square, usage, shape, rate, np.uint64(key))
-        return out
+    def rescale(self, problem: Scales, key: int) -> None:
+        factor_kernels.rescale(problem, np.uint64(key))
 
     def draw_shears(
         self, gram: Floats, inner: Floats, precision: Floats, inside: Bools, key: int

@@ -23,7 +23,7 @@ from nsfa.kernels.streams import (
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
-    from nsfa.kernels import Births, Bools, Floats, Holes, Ints, Marginal, Projection, Rows
+    from nsfa.kernels import Births, Bools, Floats, Holes, Ints, Marginal, Projection, Rows, Scales
 
 
 def _gram(base: Floats, empty: Floats, vectors: Floats, weights: Floats, holes: Holes, row: int) -> Floats:
@@ -141,19 +141,24 @@ class ReferenceKernels:
         loadings[d, k] = mean + float(normals_at(key, d, k)) / np.sqrt(ell) if on else 0.0
         return on
 
-    def draw_log_scales(
-        self, n: float, power: Floats, square: Floats, usage: Ints, shape: float, rate: float, key: int
-    ) -> Floats:
-        out = np.empty(len(power))
+    def rescale(self, problem: Scales, key: int) -> None:
+        weight = problem.precision if problem.shape == 0 else 1.0
+        square, power = (problem.loadings**2 * weight).sum(axis=0), problem.gram.diagonal()
+        t = np.empty(len(power))
         for k in range(len(power)):
-            terms, column = (n, power[k], square[k], int(usage[k]), shape, rate), iter(range(1000))
-            out[k] = slice_update(
+            column = iter(range(1000))
+            terms = (problem.n, power[k], square[k], int(problem.usage[k]), problem.shape, problem.rate)
+            t[k] = slice_update(
                 lambda t, terms=terms: log_scale_density(t, *terms),  # type: ignore[misc]
                 0.0,
                 WIDTH,
                 lambda k=k, column=column: uniform_pairs(key, k, next(column)),  # type: ignore[misc]
             )
-        return out
+        up = np.exp(t)
+        problem.loadings[:] /= up
+        problem.scores[:] *= up
+        problem.cross[:] *= up
+        problem.gram[:] *= np.outer(up, up)
 
     def draw_shears(
         self, gram: Floats, inner: Floats, precision: Floats, inside: Bools, key: int

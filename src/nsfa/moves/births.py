@@ -55,7 +55,9 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
     born = stats.kernels.draw_births(problem, fresh_key(rng))
     gone = born.accepted[own.owner]
     if gone.any() or len(born.row):
-        precisions = None if shared else _new_precisions(state, spec, born.row, born.precision, rng)
+        precisions = None if shared else born.precision
+        if state.loading_precision.ndim == 2:
+            precisions = with_others(state, spec, born.row, born.precision, rng)
         state.replace_singletons((own.owner[gone], own.factor[gone]), born.row, born.loading, precisions)
     return BirthInfo(int(np.count_nonzero(born.accepted)), n_features)
 
@@ -89,10 +91,15 @@ def proposal_tables(rate: float, spec: ModelSpec, at_least: int) -> tuple[Floats
     return np.array(cumulative), np.array(weight)
 
 
-def _new_precisions(state: State, spec: ModelSpec, rows: Ints, own: Floats, rng: Generator) -> Floats:
-    """Slab precisions of new factors: per element, the features that do not use them draw from the prior."""
-    if state.loading_precision.ndim == 1:
-        return own
+def own_by_feature(state: State) -> tuple[Ints, Ints, Ints]:
+    """The factors used by one feature alone, that feature of each, and the number of them per feature (D,)."""
+    factor = np.flatnonzero(state.usage == 1)
+    owner: Ints = state.active[:, factor].argmax(axis=0)
+    return factor, owner, np.bincount(owner, minlength=len(state.noise_precision))
+
+
+def with_others(state: State, spec: ModelSpec, rows: Ints, own: Floats, rng: Generator) -> Floats:
+    """Slab precisions (D, new) of new factors: the features that do not use them draw from the prior."""
     shape = (len(state.noise_precision), len(rows))
     precision: Floats = draw_gamma(rng, spec.priors.loading_shape, state.loading_rate, shape)
     precision[rows, np.arange(len(rows))] = own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsfa.kernels import Scales
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
 from nsfa.state import State
@@ -20,20 +21,16 @@ def update_scale(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Gen
     """
     if state.n_factors == 0:
         return
-    shape, rate, square = scale_terms(state, spec)
-    t = stats.kernels.draw_log_scales(
-        float(len(state.scores)), stats.gram.diagonal(), square, state.usage, shape, rate, fresh_key(rng)
+    integrated = state.loading_precision.ndim == 1
+    problem = Scales(
+        loadings=state.loadings,
+        scores=state.scores,
+        gram=stats.gram,
+        cross=stats.cross,
+        usage=state.usage,
+        precision=state.precision_rows,
+        n=float(len(state.scores)),
+        shape=spec.priors.loading_shape if integrated else 0.0,
+        rate=state.loading_rate if integrated else 1.0,
     )
-    up = np.exp(t)
-    state.scores[:] *= up
-    state.loadings[:] /= up
-    stats.gram *= up[:, None] * up
-    stats.cross *= up
-
-
-def scale_terms(state: State, spec: ModelSpec) -> tuple[float, float, np.ndarray]:
-    """Shape and rate of the slab precision to integrate out (shape 0: none), and Σ g² or Σ λ g² per factor."""
-    square = state.loadings**2
-    if state.loading_precision.ndim == 1:
-        return spec.priors.loading_shape, state.loading_rate, square.sum(axis=0)
-    return 0.0, 1.0, (square * state.loading_precision).sum(axis=0)
+    stats.kernels.rescale(problem, fresh_key(rng))
