@@ -144,15 +144,17 @@ def missing_entries_imputed_without_noise(patch):
     patch.setattr(marginal, "completed", wrong)
 
 
-def split_without_its_jacobian(patch):
-    right = split.log_split_ratio
-    patch.setattr(split, "log_split_ratio", lambda g, psi, *rest: right(g, psi, *rest) - np.log((psi + g**2) / abs(g)))
+def split_with_the_rate_of_all_features(patch):
+    right = split.Splits
+    patch.setattr(split, "Splits", lambda **k: right(**{**k, "rate": k["rate"] * len(k["loadings"])}))
 
 
 def split_with_the_noise_density_of_precisions(patch):
     """p(ψ) read as the density of the precision: two powers of ψ short."""
-    right = split.log_split_ratio
-    patch.setattr(split, "log_split_ratio", lambda g, psi, *rest: right(g, psi, *rest) - 2 * np.log((psi + g**2) / psi))
+    right = split.Splits
+    patch.setattr(
+        split, "Splits", lambda **k: right(**{**k, "noise_prior": (k["noise_prior"][0] - 2, k["noise_prior"][1])})
+    )
 
 
 NSFA = ("nsfa", {"sweep": "collapsed", "noise": "shared"})
@@ -177,7 +179,7 @@ MUTANTS = [
     (marginal_sweep_with_one_row_more, *MARGINAL),
     (marginal_noise_rate_read_as_scale, *MARGINAL),
     (missing_entries_imputed_without_noise, *MARGINAL),
-    (split_without_its_jacobian, *SPLIT),
+    (split_with_the_rate_of_all_features, *SPLIT),
     (split_with_the_noise_density_of_precisions, *SPLIT),
     (indicator_forgotten_in_sparsity, "bfrm", {}),
     (urn_concentration_without_its_mixture, "bfrm", {}),

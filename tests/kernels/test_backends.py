@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from cases import HOLES, case
 from nsfa.data import observe
-from nsfa.kernels import Births, Marginal, Scales, get_kernels
+from nsfa.kernels import Births, Marginal, Scales, Splits, get_kernels
 
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-11}
 PRECISIONS = ("shared", "factor", "element")
@@ -212,6 +212,22 @@ def test_rescale(shape, rows, rng):
         results.append(parts[1])
     np.testing.assert_allclose(*results, rtol=1e-8)
     assert np.log(results[0] / X).std() > 0.05
+
+
+@pytest.mark.parametrize("slab", [(0.0, 1.3), (1.7, 0.6)])
+def test_splits(slab, rng):
+    active = np.zeros((40, 30), dtype=bool)
+    active[rng.integers(0, 20, 30), np.arange(30)] = True
+    active[:, :4] |= rng.random((40, 4)) < 0.3
+    G = np.where(active, rng.normal(size=active.shape), 0.0)
+    problem = Splits(G, active, active.sum(axis=0), rng.gamma(2, 1, 40), (1.2, 0.7), slab, 0.8, 10.0)
+    for key in range(5):
+        a, b = (get_kernels(name).draw_splits(problem, key) for name in ("reference", "numba"))
+        np.testing.assert_allclose(a.noise_precision, b.noise_precision, rtol=1e-10)
+        np.testing.assert_array_equal(a.row, b.row)
+        np.testing.assert_allclose(a.loading, b.loading, rtol=1e-12)
+        np.testing.assert_array_equal(a.dead, b.dead)
+        assert len(a.row) and len(a.dead[0]) and a.noise_precision.max() <= 10.0
 
 
 def test_shears(rng):

@@ -91,29 +91,6 @@ def test_birth_ratio_is_the_ratio_of_marginals(kind):
     assert more - less + np.log(len(usage) + 1) == pytest.approx(poisson, abs=1e-10)
 
 
-@pytest.mark.parametrize("precision", ["shared", "factor", "element"])
-def test_split_ratio_is_the_ratio_of_priors(precision):
-    """The likelihood is the same: what is left is the prior of ψ, of the loading and of one more own factor, and the
-    proposal g = ±√(uψ), whose density is |g|/ψ, against picking one of n + 1."""
-    state, _, spec = case("nsfa", precision=precision)
-    g, rest, number = 0.7, 0.4, 2
-    noise_prior = distributions.invgamma(spec.priors.noise.shape, scale=state.noise_rate).logpdf
-    shape, rate = spec.priors.loading_shape, state.loading_rate
-    slab = distributions.t(2 * shape, scale=np.sqrt(rate / shape)).logpdf(g)
-    if precision == "shared":
-        slab = distributions.norm(0, 1 / np.sqrt(state.loading_precision)).logpdf(g)
-    n_features = len(state.loadings)
-    counts = distributions.poisson(births.birth_rate(state, n_features)).logpmf
-    # an unordered set of n own factors has density n! Poisson(n)
-    prior = counts(number + 1) - counts(number) + np.log(number + 1) + slab
-    prior += noise_prior(rest) - noise_prior(rest + g**2)
-    expected = prior - np.log(number + 1) - np.log(g / (rest + g**2))
-    got = split.log_split_ratio(
-        np.full(n_features, g), np.full(n_features, rest), np.full(n_features, number), state, spec
-    )
-    assert got[0] == pytest.approx(expected, abs=1e-10)
-
-
 def test_splits_keep_each_feature_s_own_variance(rng):
     state, stats, spec = case("nsfa")
     state.noise_precision = np.full(len(state.noise_precision), 0.5)

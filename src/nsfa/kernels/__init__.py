@@ -143,6 +143,33 @@ class Born(NamedTuple):
     precision: Floats
 
 
+class Splits(NamedTuple):
+    """What splitting features' noise into factors of their own needs; nothing of it is changed.
+
+    loadings and active (D, K), usage (K,), noise_precision (D,); noise_prior (a, b) of the noise precisions; slab
+    (c, d) of the new factors' precisions, c = 0 has them all d; rate is the prior mean of a feature's own factors, and
+    noise precisions stay below largest.
+    """
+
+    loadings: Floats
+    active: Bools
+    usage: Ints
+    noise_precision: Floats
+    noise_prior: tuple[float, float]
+    slab: tuple[float, float]
+    rate: float
+    largest: float
+
+
+class Split(NamedTuple):
+    """New noise precisions (D,); feature and loading of each new factor; features and factors that died."""
+
+    noise_precision: Floats
+    row: Ints
+    loading: Floats
+    dead: tuple[Ints, Ints]
+
+
 class Kernels(Protocol):
     """A backend: everything in a sweep whose cost grows with features or samples times factors."""
 
@@ -179,6 +206,9 @@ class Kernels(Protocol):
 
     def draw_births(self, problem: Births, key: int) -> Born:
         """Propose a new set of own factors for every feature, and accept or reject it."""
+
+    def draw_splits(self, problem: Splits, key: int) -> Split:
+        """Try to split a part off every feature's noise, or to put one of its own factors back; see ``moves.split``."""
 
     def rescale(self, problem: Scales, key: int) -> None:
         """Scale every factor by one slice-sampling update, in place; see ``moves.scale``."""

@@ -8,9 +8,11 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import gamma_draw, inline, jit, normal_at, to_unit, words_of_rows
+from nsfa.kernels.compiled import gamma_draw, inline, jit, normal_at, to_unit, uniform_pair, words_of_rows
 from nsfa.kernels.row_kernels import residual_rows
 from nsfa.kernels.streams import STRETCH
+
+LOG_2PI = math.log(2.0 * math.pi)
 
 
 @inline
@@ -77,3 +79,54 @@ def birth_rows(lo, hi, problem, key):
             accepted[d - lo] = True
             n_born += wanted
     return accepted, rows[:n_born], loadings[:n_born], precisions[:n_born]
+
+
+@inline
+def log_split_ratio(g, variance, number, noise_prior, slab, rate):
+    """Log acceptance ratio of splitting g² off a noise variance of ``variance`` + g², beside ``number`` own factors."""
+    square = g * g
+    whole = variance + square
+    if slab[0] == 0.0:
+        density = 0.5 * (math.log(slab[1]) - LOG_2PI - slab[1] * square)
+    else:
+        density = math.lgamma(slab[0] + 0.5) - math.lgamma(slab[0]) + slab[0] * math.log(slab[1]) - 0.5 * LOG_2PI
+        density -= (slab[0] + 0.5) * math.log(slab[1] + 0.5 * square)
+    noise = (noise_prior[0] + 1.0) * math.log(whole / variance) - noise_prior[1] * (1.0 / variance - 1.0 / whole)
+    return math.log(rate / (number + 1.0)) + density + noise + math.log(whole / abs(g))
+
+
+@jit
+def split_rows(problem, key):
+    """Every feature tries to split its noise or to put an own factor back; see ``Kernels.draw_splits``."""
+    usage, precision = problem.usage, problem.noise_precision.copy()
+    n_features, n_factors = problem.loadings.shape
+    number, chosen = np.zeros(n_features, np.int64), np.zeros(n_features, np.int64)
+    for k in range(n_factors):
+        if usage[k] == 1:
+            d = 0
+            while not problem.active[d, k]:
+                d += 1
+            number[d] += 1
+            # each of a feature's own factors is chosen with the same probability
+            if uniform_pair(key, n_features + k, 0)[0] * number[d] < 1.0:
+                chosen[d] = k
+    born, died = np.zeros(n_features, np.bool_), np.zeros(n_features, np.bool_)
+    loading = np.zeros(n_features)
+    for d in range(n_features):
+        coin, u = uniform_pair(key, d, 0)
+        side, v = uniform_pair(key, d, 1)
+        variance = 1.0 / precision[d]
+        if coin < 0.5:
+            g = math.sqrt(u * variance) * (1.0 if side < 0.5 else -1.0)
+            rest = variance * (1.0 - u)
+            if rest * problem.largest < 1.0:
+                continue
+            ratio = log_split_ratio(g, rest, number[d], problem.noise_prior, problem.slab, problem.rate)
+            if math.log(v) < ratio:
+                born[d], loading[d], precision[d] = True, g, 1.0 / rest
+        elif number[d] > 0:
+            g = problem.loadings[d, chosen[d]]
+            ratio = log_split_ratio(g, variance, number[d] - 1, problem.noise_prior, problem.slab, problem.rate)
+            if math.log(v) < -ratio:
+                died[d], precision[d] = True, 1.0 / (variance + g * g)
+    return precision, np.flatnonzero(born), loading[born], np.flatnonzero(died), chosen[died]

@@ -76,6 +76,16 @@ def rescale(problem, key):
             gram[i, k] *= up[i] * up[k]
 
 
+@inline
+def _add_symmetric(matrix, k, j, a):
+    """Matrix of inner products after vector k has become itself + a times vector j."""
+    for i in range(np.uint64(matrix.shape[0])):
+        matrix[k, i] += a * matrix[j, i]
+    matrix[k, k] += a * matrix[k, j]
+    for i in range(matrix.shape[0]):
+        matrix[i, k] = matrix[k, i]
+
+
 @jit
 def draw_shears(gram, inner, precision, inside, key):
     """Gibbs draws of a in x_k += a x_j, g_j −= a g_k for every ordered pair with ``inside[k, j]``.
@@ -83,6 +93,7 @@ def draw_shears(gram, inner, precision, inside, key):
     Updates ``gram`` XᵀX and ``inner`` GᵀG; returns (M, W): the new scores are X M, the new loadings G W.
     """
     n_factors = gram.shape[0]
+    # transposed, so that each step works along rows
     M, W = np.eye(n_factors), np.eye(n_factors)
     for k in range(n_factors):
         for j in range(n_factors):
@@ -90,12 +101,9 @@ def draw_shears(gram, inner, precision, inside, key):
                 continue
             q = gram[j, j] + precision[j] * inner[k, k]
             a = (precision[j] * inner[j, k] - gram[j, k]) / q + normal_at(key, k, j) / math.sqrt(q)
-            for i in range(n_factors):
-                gram[i, k] += a * gram[i, j]
-                inner[i, j] -= a * inner[i, k]
-                M[i, k] += a * M[i, j]
-                W[i, j] -= a * W[i, k]
-            for i in range(n_factors):
-                gram[k, i] += a * gram[j, i]
-                inner[j, i] -= a * inner[k, i]
-    return M, W
+            _add_symmetric(gram, k, j, a)
+            _add_symmetric(inner, j, k, -a)
+            for i in range(np.uint64(n_factors)):
+                M[k, i] += a * M[j, i]
+                W[j, i] -= a * W[k, i]
+    return M.T, W.T

@@ -16,6 +16,7 @@ import numpy as np
 from nsfa.kernels import (
     Born,
     Own,
+    Split,
     birth_kernels,
     factor_kernels,
     marginal_kernels,
@@ -27,7 +28,7 @@ from nsfa.kernels.compiled import fill_gammas, fill_normals
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
-    from nsfa.kernels import Births, Bools, Floats, Ints, Marginal, Projection, Rows, Scales
+    from nsfa.kernels import Births, Bools, Floats, Ints, Marginal, Projection, Rows, Scales, Splits
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
@@ -127,6 +128,10 @@ class NumbaKernels:
 
         parts = self._over_rows(one, len(problem.residual), 4)
         return Born(*parts[0]) if len(parts) == 1 else Born(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def draw_splits(self, problem: Splits, key: int) -> Split:
+        precision, row, loading, *dead = birth_kernels.split_rows(problem, np.uint64(key))
+        return Split(precision, row, loading, (dead[0], dead[1]))
 
     def rescale(self, problem: Scales, key: int) -> None:
         factor_kernels.rescale(problem, np.uint64(key))

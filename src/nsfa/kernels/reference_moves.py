@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import stats as distributions
 
+from nsfa.kernels import Split
 from nsfa.kernels.streams import (
     ACCEPT,
     LEAST_VARIANCE,
@@ -19,7 +21,7 @@ from nsfa.kernels.streams import (
 )
 
 if TYPE_CHECKING:
-    from nsfa.kernels import Floats, Marginal
+    from nsfa.kernels import Floats, Marginal, Splits
 
 
 def log_scale_density(t: float, n: float, power: float, square: float, usage: int, shape: float, rate: float) -> float:
@@ -137,3 +139,44 @@ def marginal_proposal(
         if step < 2:
             g += float(np.clip(slope / bend, -3 / np.sqrt(floor), 3 / np.sqrt(floor)))
     return g, 0.9 * bend
+
+
+def log_split_ratio(g: float, variance: float, number: int, problem: Splits) -> float:
+    """Log acceptance ratio of splitting g² off a noise variance of ``variance`` + g², beside ``number`` own factors."""
+    shape, rate = problem.slab
+    # a normal whose precision is Gamma(c, d) is Student's t with 2c degrees of freedom
+    slab = distributions.t(2 * shape, scale=np.sqrt(rate / shape)) if shape else distributions.norm(0, rate**-0.5)
+    noise = distributions.invgamma(problem.noise_prior[0], scale=problem.noise_prior[1])
+    whole = variance + g**2
+    prior = np.log(problem.rate) + slab.logpdf(g) + noise.logpdf(variance) - noise.logpdf(whole)
+    # the proposal has density |g|/ψ; the way back picks one of n + 1
+    return float(prior - np.log(abs(g) / whole) - np.log(number + 1))
+
+
+def split_features(problem: Splits, key: int) -> Split:
+    """Feature after feature: see ``moves.split``."""
+    n_features, precision = len(problem.loadings), problem.noise_precision.copy()
+    born: list[tuple[int, float]] = []
+    died: list[tuple[int, int]] = []
+    for d in range(n_features):
+        own = np.flatnonzero((problem.usage == 1) & problem.active[d])
+        coin, u = (float(x) for x in uniform_pairs(key, d, 0))
+        side, v = (float(x) for x in uniform_pairs(key, d, 1))
+        variance = 1.0 / precision[d]
+        if coin < 0.5:
+            g, rest = float(np.sqrt(u * variance) * (1 if side < 0.5 else -1)), variance * (1 - u)
+            if rest * problem.largest >= 1 and np.log(v) < log_split_ratio(g, rest, len(own), problem):
+                born.append((d, g))
+                precision[d] = 1.0 / rest
+        elif len(own):
+            # the last that a chance of 1/i lets replace the one before: each with the same probability
+            kept = [float(uniform_pairs(key, n_features + k, 0)[0]) * i < 1 for i, k in enumerate(own, 1)]
+            k = int(own[np.flatnonzero(kept)[-1]])
+            g = float(problem.loadings[d, k])
+            if np.log(v) < -log_split_ratio(g, variance, len(own) - 1, problem):
+                died.append((d, k))
+                precision[d] = 1.0 / (variance + g**2)
+    rows, factors = (np.array([pair[i] for pair in died], dtype=np.int64) for i in (0, 1))
+    return Split(
+        precision, np.array([d for d, _ in born], dtype=np.int64), np.array([g for _, g in born]), (rows, factors)
+    )

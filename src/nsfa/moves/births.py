@@ -91,13 +91,6 @@ def proposal_tables(rate: float, spec: ModelSpec, at_least: int) -> tuple[Floats
     return np.array(cumulative), np.array(weight)
 
 
-def own_by_feature(state: State) -> tuple[Ints, Ints, Ints]:
-    """The factors used by one feature alone, that feature of each, and the number of them per feature (D,)."""
-    factor = np.flatnonzero(state.usage == 1)
-    owner: Ints = state.active[:, factor].argmax(axis=0)
-    return factor, owner, np.bincount(owner, minlength=len(state.noise_precision))
-
-
 def with_others(state: State, spec: ModelSpec, rows: Ints, own: Floats, rng: Generator) -> Floats:
     """Slab precisions (D, new) of new factors: the features that do not use them draw from the prior."""
     shape = (len(state.noise_precision), len(rows))
