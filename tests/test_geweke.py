@@ -24,6 +24,9 @@ RUNS = {
     # splits of the noise alone make and remove factors
     "nsfa split": ("nsfa", {"without": ("update_births",)}),
     "nsfa split, shared slab": ("nsfa", {"precision": "shared", "noise": "shared", "without": ("update_births",)}),
+    # tilts alone change the pattern of factors that several features use
+    "nsfa tilt": ("nsfa", {"without": ("update_marginal", *ALONE)}),
+    "sfa tilt": ("sfa", {"without": ("update_marginal", "update_finite_collapsed", "update_noise_diagonal")}),
     "sfa collapsed": ("sfa", {"sweep": "collapsed", "stickiness": "infer"}),
     "sfa parallel": ("sfa", {"sweep": "parallel", "noise": "shared"}),
     "fa": ("fa", {}),

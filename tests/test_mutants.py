@@ -10,7 +10,7 @@ from nsfa import stats as stats_module
 from nsfa.data import _no_holes
 from nsfa.kernels.numba_cpu import NumbaKernels
 from nsfa.model import priors
-from nsfa.moves import births, concentration, loadings, marginal, noise, precisions, scale, split, urn
+from nsfa.moves import births, concentration, loadings, marginal, noise, precisions, scale, split, tilt, urn
 from test_geweke import ALONE, BOUND
 
 SWEEPS = 8_000
@@ -157,9 +157,20 @@ def split_with_the_noise_density_of_precisions(patch):
     )
 
 
+def tilt_with_twice_the_slab_precision(patch):
+    right = tilt.Tilts
+    patch.setattr(tilt, "Tilts", lambda **k: right(**{**k, "loading_precision": 2 * k["loading_precision"]}))
+
+
+def tilt_with_odds_of_all_features(patch):
+    right = tilt.draw_anchors
+    patch.setattr(tilt, "draw_anchors", lambda state, rng: (right(state, rng)[0], right(state, rng)[1] + 0.7))
+
+
 NSFA = ("nsfa", {"sweep": "collapsed", "noise": "shared"})
 MARGINAL = ("nsfa", {"noise": "shared", "without": ALONE})
 SPLIT = ("nsfa", {"without": ("update_births",)})
+TILT = ("nsfa", {"without": ("update_marginal", *ALONE)})
 MUTANTS = [
     (half_forgotten_in_noise, *NSFA),
     (half_forgotten_in_slab, *NSFA),
@@ -181,6 +192,8 @@ MUTANTS = [
     (missing_entries_imputed_without_noise, *MARGINAL),
     (split_with_the_rate_of_all_features, *SPLIT),
     (split_with_the_noise_density_of_precisions, *SPLIT),
+    (tilt_with_twice_the_slab_precision, *TILT),
+    (tilt_with_odds_of_all_features, *TILT),
     (indicator_forgotten_in_sparsity, "bfrm", {}),
     (urn_concentration_without_its_mixture, "bfrm", {}),
 ]

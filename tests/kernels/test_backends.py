@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from cases import HOLES, case
 from nsfa.data import observe
-from nsfa.kernels import Births, Marginal, Scales, Splits, get_kernels
+from nsfa.kernels import Births, Marginal, Scales, Splits, Tilts, get_kernels
 
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-11}
 PRECISIONS = ("shared", "factor", "element")
@@ -228,6 +228,30 @@ def test_splits(slab, rng):
         np.testing.assert_allclose(a.loading, b.loading, rtol=1e-12)
         np.testing.assert_array_equal(a.dead, b.dead)
         assert len(a.row) and len(a.dead[0]) and a.noise_precision.max() <= 10.0
+
+
+@pytest.mark.parametrize("rows", [1, 12])
+@pytest.mark.parametrize("anchored", [True, False])
+def test_tilts(rows, anchored, rng):
+    active = rng.random((12, 5)) < 0.6
+    active[0] = True
+    G, X = np.where(active, rng.normal(size=active.shape), 0.0), rng.normal(size=(9, 5))
+    Y = G @ X.T + 0.3 * rng.normal(size=(12, 9))
+    tau, precision, logit = rng.gamma(4, 1, 12), rng.gamma(2, 1, (rows, 5)), rng.normal(size=5)
+    anchor = np.zeros(5, np.int64) if anchored else np.full(5, -1)
+    results, accepted = [], []
+    for name in ("reference", "numba"):
+        parts = [X.copy(), X.T @ X, Y @ X, G.copy(), active.copy(), active.sum(axis=0)]
+        accepted.append(get_kernels(name).tilt(Tilts(*parts, tau, precision, logit, anchor), 15, 7))
+        scores, gram, cross, loadings, now, usage = parts
+        np.testing.assert_allclose(scores.T @ scores, gram, atol=1e-9)
+        np.testing.assert_allclose(Y @ scores, cross, atol=1e-9)
+        np.testing.assert_array_equal(now.sum(axis=0), usage)
+        assert (loadings[~now] == 0).all()
+        results.append(parts)
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-8)
+    assert accepted[0] == accepted[1] > 2 and (results[0][4] != active).any()
 
 
 def test_shears(rng):

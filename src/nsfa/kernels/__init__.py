@@ -100,6 +100,26 @@ class Scales(NamedTuple):
     rate: float
 
 
+class Tilts(NamedTuple):
+    """What tilting factors towards each other needs; the first six are changed in place.
+
+    scores (N, K), gram (K, K), cross (D, K) without missing entries, loadings and active (D, K), all in C order; usage
+    (K,); noise_precision (D,); loading_precision (1, K) or (D, K); logit (K,) are prior log odds, and feature
+    anchor[k] keeps factor k.
+    """
+
+    scores: Floats
+    gram: Floats
+    cross: Floats
+    loadings: Floats
+    active: Bools
+    usage: Ints
+    noise_precision: Floats
+    loading_precision: Floats
+    logit: Floats
+    anchor: Ints
+
+
 class Own(NamedTuple):
     """The factors used by one feature alone.
 
@@ -209,6 +229,9 @@ class Kernels(Protocol):
 
     def draw_splits(self, problem: Splits, key: int) -> Split:
         """Try to split a part off every feature's noise, or to put one of its own factors back; see ``moves.split``."""
+
+    def tilt(self, problem: Tilts, n_pairs: int, key: int) -> int:
+        """Tilt random pairs of factors, in place; returns how many proposals were accepted. See ``moves.tilt``."""
 
     def rescale(self, problem: Scales, key: int) -> None:
         """Scale every factor by one slice-sampling update, in place; see ``moves.scale``."""

@@ -20,6 +20,7 @@ from nsfa.kernels import (
     birth_kernels,
     factor_kernels,
     marginal_kernels,
+    pair_kernels,
     products,
     row_kernels,
     sample_kernels,
@@ -28,7 +29,7 @@ from nsfa.kernels.compiled import fill_gammas, fill_normals
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
-    from nsfa.kernels import Births, Bools, Floats, Ints, Marginal, Projection, Rows, Scales, Splits
+    from nsfa.kernels import Births, Bools, Floats, Ints, Marginal, Projection, Rows, Scales, Splits, Tilts
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
@@ -132,6 +133,9 @@ class NumbaKernels:
     def draw_splits(self, problem: Splits, key: int) -> Split:
         precision, row, loading, *dead = birth_kernels.split_rows(problem, np.uint64(key))
         return Split(precision, row, loading, (dead[0], dead[1]))
+
+    def tilt(self, problem: Tilts, n_pairs: int, key: int) -> int:
+        return int(pair_kernels.tilt_pairs(problem, n_pairs, np.uint64(key)))
 
     def rescale(self, problem: Scales, key: int) -> None:
         factor_kernels.rescale(problem, np.uint64(key))

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from nsfa.kernels import Born, Own, products
-from nsfa.kernels.reference_moves import log_scale_density, marginal_row, slice_update, split_features
+from nsfa.kernels.reference_moves import log_scale_density, marginal_row, slice_update, split_features, tilt_pair
 from nsfa.kernels.streams import (
     STRETCH,
     VALUES,
@@ -23,7 +23,20 @@ from nsfa.kernels.streams import (
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
-    from nsfa.kernels import Births, Bools, Floats, Holes, Ints, Marginal, Projection, Rows, Scales, Split, Splits
+    from nsfa.kernels import (
+        Births,
+        Bools,
+        Floats,
+        Holes,
+        Ints,
+        Marginal,
+        Projection,
+        Rows,
+        Scales,
+        Split,
+        Splits,
+        Tilts,
+    )
 
 
 def _gram(base: Floats, empty: Floats, vectors: Floats, weights: Floats, holes: Holes, row: int) -> Floats:
@@ -252,6 +265,9 @@ class ReferenceKernels:
 
     def draw_splits(self, problem: Splits, key: int) -> Split:
         return split_features(problem, key)
+
+    def tilt(self, problem: Tilts, n_pairs: int, key: int) -> int:
+        return sum(tilt_pair(problem, p, key) for p in range(n_pairs))
 
     def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:
         n_samples, n_factors = scores.shape

@@ -11,17 +11,20 @@ from scipy import stats as distributions
 from nsfa.kernels import Split
 from nsfa.kernels.streams import (
     ACCEPT,
+    FEATURES,
     LEAST_VARIANCE,
     MOST_SHRINKS,
     MOST_STEPS,
     NOISE,
     NOISE_WIDTH,
+    TILT_ROUNDS,
+    TILT_WEIGHTS,
     normals_at,
     uniform_pairs,
 )
 
 if TYPE_CHECKING:
-    from nsfa.kernels import Floats, Marginal, Splits
+    from nsfa.kernels import Floats, Marginal, Splits, Tilts
 
 
 def log_scale_density(t: float, n: float, power: float, square: float, usage: int, shape: float, rate: float) -> float:
@@ -180,3 +183,63 @@ def split_features(problem: Splits, key: int) -> Split:
     return Split(
         precision, np.array([d for d, _ in born], dtype=np.int64), np.array([g for _, g in born]), (rows, factors)
     )
+
+
+def tilt_pair(problem: Tilts, p: int, key: int) -> int:
+    """Pair number p of ``moves.tilt``: choose, propose, decide, and draw the loadings anew. Returns 1 if accepted."""
+    n_factors = problem.loadings.shape[1]
+    u, v = (float(x) for x in uniform_pairs(key, p, 0))
+    k, j = int(u * n_factors), int(v * (n_factors - 1))
+    j += j >= k
+    rows, power = np.flatnonzero(problem.active[:, k]), problem.gram[j, j]
+    excess = (problem.cross - problem.loadings @ problem.gram)[rows, j]
+    slab = np.broadcast_to(problem.loading_precision, problem.loadings.shape)[rows, j]
+    g, a, tilt = problem.loadings[rows, k], problem.noise_precision[rows] * power, problem.gram[k, j] / power
+    h, wide = excess / power + problem.loadings[rows, j] + tilt * g, a * slab / (a + slab)
+    odds = problem.logit[j] + 0.5 * np.log(slab / (slab + a))
+    kept = problem.anchor[j] == rows
+
+    def parts(c: float) -> tuple[Floats, Floats]:
+        half = 0.5 * (h - c * g) ** 2
+        return odds - wide * half, np.where(kept, -np.inf, -a * half)
+
+    def log_target(c: float) -> float:
+        return float(np.logaddexp(*parts(c)).sum() - 0.5 * power * c**2)
+
+    def normal(off: Floats) -> tuple[float, float]:
+        weight = (off * a + (1 - off) * wide) * g
+        return float(weight @ h / (power + weight @ g)), float(power + weight @ g)
+
+    def mode(off: float) -> tuple[float, float]:
+        found = normal(np.full(len(rows), off))
+        for _ in range(TILT_ROUNDS):
+            on_part, off_part = parts(found[0])
+            found = normal(1 / (1 + np.exp(np.minimum(on_part - off_part, 700))))
+        return found
+
+    modes = [mode(1.0), mode(0.0), normal(np.zeros(len(rows)))]
+
+    def log_proposal(c: float) -> float:
+        logs = [
+            np.log(w) + 0.5 * np.log(s) - 0.5 * s * (c - m) ** 2 for w, (m, s) in zip(TILT_WEIGHTS, modes, strict=True)
+        ]
+        return float(np.logaddexp.reduce(logs))
+
+    which, accept = (float(x) for x in uniform_pairs(key, p, 1))
+    centre, precision = modes[1 if which < TILT_WEIGHTS[1] else 0 if which < TILT_WEIGHTS[1] + TILT_WEIGHTS[0] else 2]
+    new = centre + float(normals_at(key, p, 2)) / np.sqrt(precision)
+    ratio = log_target(new) - log_target(tilt) + log_proposal(tilt) - log_proposal(new)
+    accepted = bool(np.log(accept) < ratio)
+    new = new if accepted else tilt
+    on, off = parts(new)
+    used = kept | (uniform_pairs(key, p, FEATURES + rows)[0] * (1 + np.exp(np.minimum(off - on, 700))) < 1)
+    drawn = a * (h - new * g) / (a + slab) + normals_at(key, p, FEATURES + rows) / np.sqrt(a + slab)
+    problem.loadings[rows, j] = np.where(used, drawn, 0.0)
+    problem.usage[j] += used.sum() - problem.active[rows, j].sum()
+    problem.active[rows, j] = used
+    step = np.eye(n_factors)
+    step[j, k] = new - tilt
+    for array in (problem.scores, problem.cross):
+        array[:] = array @ step
+    problem.gram[:] = step.T @ problem.gram @ step
+    return int(accepted)

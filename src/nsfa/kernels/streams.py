@@ -31,6 +31,11 @@ NOISE = 1 << 21
 NOISE_WIDTH = 0.5
 # Below this noise variance the rank-one corrections of such sweeps lose their digits: they do not go there.
 LEAST_VARIANCE = 1e-6
+# Tilts: columns 0 to 2 of a pair's row choose and decide, later ones belong to features. The proposal is a mixture of
+# normals near three modes, with these weights; so many rounds of reweighting find the modes.
+FEATURES = 3
+TILT_WEIGHTS = (0.3, 0.4, 0.3)
+TILT_ROUNDS = 4
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.
 WIDTH = 0.2
 MOST_STEPS = 20

@@ -53,10 +53,7 @@ def update_finite_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Gen
 
     Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
     """
-    n_features = len(state.noise_precision)
-    on = draw_log_gamma(rng, state.usage + finite_pseudo_count(state))
-    off = draw_log_gamma(rng, n_features - state.usage + state.stickiness)
-    _independent(state, stats, (on - off)[None, :], None, rng)
+    _independent(state, stats, draw_logits(state, rng), None, rng)
 
 
 def update_two_level(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
@@ -86,6 +83,13 @@ def draw_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
     off = draw_log_gamma(rng, n_features - usage + state.stickiness)
     log_u = -rng.standard_exponential(state.n_factors) / usage
     return anchor, (on - off + log_u)[None, :]
+
+
+def draw_logits(state: State, rng: Generator) -> Floats:
+    """Prior logits (1, K) of the parallel sweep with K fixed."""
+    on = draw_log_gamma(rng, state.usage + finite_pseudo_count(state))
+    off = draw_log_gamma(rng, len(state.noise_precision) - state.usage + state.stickiness)
+    return (on - off)[None, :]
 
 
 def draw_log_gamma(rng: Generator, shape: Any) -> Floats:

@@ -1,0 +1,165 @@
+"""Compiled loop over pairs of factors: scores of one tilted towards the other's (docs/model.md)."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
+from nsfa.kernels.streams import FEATURES, TILT_ROUNDS, TILT_WEIGHTS
+
+_LOG_WEIGHTS = tuple(math.log(w) for w in TILT_WEIGHTS)
+
+
+@inline
+def _on_and_off(c, i, work):
+    """Log weights, at tilt c, of loading i being in use (its value integrated out) and of it being zero."""
+    miss = work[0, i] - c * work[1, i]
+    half = 0.5 * miss * miss
+    return work[4, i] - work[3, i] * half, -work[2, i] * half
+
+
+@jit
+def log_tilt(c, n, power, kept, work):
+    """Log density of the tilt c, loadings and pattern summed out; loading number ``kept`` cannot be zero."""
+    total = -0.5 * power * c * c
+    for i in range(n):
+        on, off = _on_and_off(c, i, work)
+        if i == kept:
+            total += on
+        elif on > off:
+            total += on + math.log1p(math.exp(off - on))
+        else:
+            total += off + math.log1p(math.exp(on - off))
+    return total
+
+
+@jit
+def tilt_mode(weight, n, power, kept, work):
+    """Centre and precision of a normal near a mode: reweighted least squares, all loadings first at ``weight`` off."""
+    centre, precision = 0.0, power
+    for step in range(TILT_ROUNDS + 1):
+        precision, total = power, 0.0
+        for i in range(n):
+            share = weight
+            if step > 0:
+                on, off = _on_and_off(centre, i, work)
+                share = 0.0 if i == kept else 1.0 / (1.0 + math.exp(min(on - off, 700.0)))
+            pull = (share * work[2, i] + (1.0 - share) * work[3, i]) * work[1, i]
+            precision += pull * work[1, i]
+            total += pull * work[0, i]
+        centre = total / precision
+    return centre, precision
+
+
+@inline
+def _log_proposal(c, modes):
+    """Log density of the mixture of normals that proposes tilts."""
+    top, total = -np.inf, 0.0
+    for m in range(3):
+        part = _LOG_WEIGHTS[m] + 0.5 * math.log(modes[m, 1]) - 0.5 * modes[m, 1] * (c - modes[m, 0]) ** 2
+        if part > top:
+            total, top = total * math.exp(top - part) + 1.0, part
+        else:
+            total += math.exp(part - top)
+    return top + math.log(total)
+
+
+@jit
+def _gather(k, j, problem, excess, rows, work):
+    """Features of factor k: (h, g_k, precision of a zero, of a loading in use, log odds), and which is j's anchor."""
+    step = min(1, problem.loading_precision.shape[0] - 1)
+    power, n, kept = problem.gram[j, j], 0, -1
+    tilt = problem.gram[k, j] / power
+    for d in range(problem.loadings.shape[0]):
+        if problem.active[d, k]:
+            slab, g, a = (
+                problem.loading_precision[d * step, j],
+                problem.loadings[d, k],
+                problem.noise_precision[d] * power,
+            )
+            rows[n] = d
+            work[0, n] = excess[d, j] / power + problem.loadings[d, j] + tilt * g
+            work[1, n], work[2, n], work[3, n] = g, a, a * slab / (a + slab)
+            work[4, n] = problem.logit[j] + 0.5 * math.log(slab / (slab + a))
+            work[5, n] = slab
+            if problem.anchor[j] == d:
+                kept = n
+            n += 1
+    return n, kept, tilt
+
+
+@jit
+def _redraw(p, j, tilt, change, n, kept, problem, excess, rows, work, key):
+    """Pattern and loadings of factor j on the gathered features, given the tilt; ``excess`` is (Y − G X) Xᵀ."""
+    gram, loadings, active = problem.gram, problem.loadings, problem.active
+    for i in range(n):
+        d = rows[i]
+        on, off = _on_and_off(tilt, i, work)
+        position = FEATURES + d
+        used = i == kept or uniform_pair(key, p, position)[0] * (1.0 + math.exp(min(off - on, 700.0))) < 1.0
+        new = 0.0
+        if used:
+            precision = work[2, i] + work[5, i]
+            miss = work[0, i] - tilt * work[1, i]
+            new = work[2, i] * miss / precision + normal_at(key, p, position) / math.sqrt(precision)
+        more = change * work[1, i] + new - loadings[d, j]
+        problem.usage[j] += int(used) - int(active[d, j])
+        active[d, j], loadings[d, j] = used, new
+        if more != 0.0:
+            for t in range(np.uint64(gram.shape[0])):
+                excess[d, t] -= more * gram[j, t]
+
+
+@jit
+def _shift(k, j, change, problem, excess):
+    """x_k → x_k + change · x_j in the scores and in everything computed from them."""
+    gram, cross, scores = problem.gram, problem.cross, problem.scores
+    for d in range(cross.shape[0]):
+        excess[d, k] += change * excess[d, j]
+        cross[d, k] += change * cross[d, j]
+    for n in range(scores.shape[0]):
+        scores[n, k] += change * scores[n, j]
+    for t in range(gram.shape[0]):
+        gram[k, t] += change * gram[j, t]
+    gram[k, k] += change * gram[k, j]
+    for t in range(gram.shape[0]):
+        gram[t, k] = gram[k, t]
+
+
+@jit
+def tilt_pairs(problem, n_pairs, key):
+    """Try ``n_pairs`` random ordered pairs one after another; returns how many tilts were accepted."""
+    n_features, n_factors = problem.loadings.shape
+    excess = problem.cross - np.dot(problem.loadings, problem.gram)
+    rows, work, modes = np.empty(n_features, np.int64), np.empty((6, n_features)), np.empty((3, 2))
+    accepted = 0
+    for p in range(n_pairs):
+        u, v = uniform_pair(key, p, 0)
+        k, j = int(u * n_factors), int(v * (n_factors - 1))
+        j += 1 if j >= k else 0
+        n, kept, tilt = _gather(k, j, problem, excess, rows, work)
+        power, new = problem.gram[j, j], tilt
+        # all off, all in use, and all in use without a second look: none depends on the present tilt
+        modes[0] = tilt_mode(1.0, n, power, kept, work)
+        modes[1] = tilt_mode(0.0, n, power, kept, work)
+        wide, total = power, 0.0
+        for i in range(n):
+            wide += work[3, i] * work[1, i] * work[1, i]
+            total += work[3, i] * work[1, i] * work[0, i]
+        modes[2] = total / wide, wide
+        which, accept = uniform_pair(key, p, 1)
+        m = 1 if which < TILT_WEIGHTS[1] else 0 if which < TILT_WEIGHTS[1] + TILT_WEIGHTS[0] else 2
+        proposal = modes[m, 0] + normal_at(key, p, 2) / math.sqrt(modes[m, 1])
+        ratio = log_tilt(proposal, n, power, kept, work) - log_tilt(tilt, n, power, kept, work)
+        ratio += _log_proposal(tilt, modes) - _log_proposal(proposal, modes)
+        if math.log(accept) < ratio:
+            new = proposal
+            accepted += 1
+        _redraw(p, j, new, new - tilt, n, kept, problem, excess, rows, work, key)
+        if new != tilt:
+            _shift(k, j, new - tilt, problem, excess)
+    return accepted

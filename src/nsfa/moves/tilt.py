@@ -1,0 +1,59 @@
+"""One factor's scores tilted towards another's, whose loadings on the first one's features are drawn anew."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsfa.kernels import Floats, Ints, Tilts
+from nsfa.kernels.streams import fresh_key
+from nsfa.model.spec import ModelSpec
+from nsfa.moves.loadings import draw_anchors, draw_logits
+from nsfa.moves.marginal import completed
+from nsfa.state import State
+from nsfa.stats import Stats
+
+# Random pairs tried in one sweep, per factor: relevant ones are few, and their modes last for thousands of sweeps.
+PAIRS = 2
+
+
+def update_tilt_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+    """For random pairs (k, j): the component c of x_k along x_j, and all (z_dj, g_dj) with z_dk = 1, in one block.
+
+    With x_k = x⊥ + c x_j, feature d wants g_dj near h_d − c g_dk, h_d not depending on c. Summing z and g out,
+    p(c) ∝ exp(−½ c² ‖x_j‖²) Π_d [off_d(c) + on_d(c)], off and on normal in c. A proposal from normals near the modes
+    with most or few of the loadings off does not depend on the present c, and is accepted or not; then z and g are
+    drawn. This passes between two supports that explain the data equally well in one step, where entry-by-entry draws
+    would have to switch every loading in between off or on alone.
+    The factors' probabilities are drawn with anchors, as in the parallel sweep. Missing entries are drawn first and
+    forgotten afterwards. Changes ``scores``, ``loadings``, ``active``, ``usage``; the statistics are brought up to
+    date. Cost O(D K²).
+    """
+    if state.n_factors > 1:
+        _tilt(state, stats, *draw_anchors(state, rng), rng)
+
+
+def update_tilt_finite(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+    """The same with K fixed: no anchors, a factor may lose its last loading."""
+    if state.n_factors > 1:
+        _tilt(state, stats, np.full(state.n_factors, -1, dtype=np.int64), draw_logits(state, rng), rng)
+
+
+def _tilt(state: State, stats: Stats, anchor: Ints, logit: Floats, rng: np.random.Generator) -> None:
+    scores = np.ascontiguousarray(state.scores)
+    holes = stats.data.missing is not None
+    problem = Tilts(
+        scores=scores,
+        gram=stats.gram,
+        cross=completed(state, stats, rng) @ scores if holes else stats.cross,
+        loadings=np.ascontiguousarray(state.loadings),
+        active=np.ascontiguousarray(state.active),
+        usage=state.usage,
+        noise_precision=state.noise_precision,
+        loading_precision=state.precision_rows,
+        logit=logit[0],
+        anchor=anchor,
+    )
+    stats.kernels.tilt(problem, PAIRS * state.n_factors, fresh_key(rng))
+    state.scores[:], state.loadings[:], state.active[:] = scores, problem.loadings, problem.active
+    if holes:
+        stats.refresh(state)
