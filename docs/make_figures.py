@@ -1,7 +1,10 @@
-"""Draw the README's figure: ``python docs/make_figures.py``."""
+"""Draw the figures of the first pages: ``python docs/make_figures.py`` (the report's needs Chromium)."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import matplotlib
@@ -14,10 +17,22 @@ from nsfa import NSFA
 from nsfa.datasets import make_sparse_factors
 from nsfa.metrics import match_factors
 
+ROOT = Path(__file__).parent.parent
+FIGURES = ROOT / "docs" / "figures"
 BLUE = "#0072B2"
 
 
-def main() -> None:
+def draw_report() -> None:
+    """The top of the report that ``nsfa demo`` writes."""
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.report import take_picture
+
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-m", "nsfa", "demo", "-o", f"{folder}/demo"], check=True)
+        take_picture(Path(folder) / "demo" / "report.html", FIGURES / "report.png")
+
+
+def draw_demo() -> None:
     """Posterior of K, and true beside inferred loadings, of the data that ``nsfa demo`` simulates."""
     data = make_sparse_factors(n_samples=100, n_features=100, n_components=16, random_state=0)
     model = NSFA(chains=4, tune=1000, draws=1000, thin=4, concentration=1.0, random_state=0).fit(data.X)
@@ -44,9 +59,9 @@ def main() -> None:
         axis.set_facecolor("0.93")
     axes[1].set_ylabel("100 genes")
     figure.colorbar(image, ax=axes[1:], label="loading", fraction=0.04)
-    path = Path(__file__).parent / "figures" / "demo.png"
-    figure.savefig(path, dpi=120, bbox_inches="tight")
+    figure.savefig(FIGURES / "demo.png", dpi=120, bbox_inches="tight")
 
 
 if __name__ == "__main__":
-    main()
+    draw_demo()
+    draw_report()

@@ -22,7 +22,19 @@ def test_style_and_types(command):
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    heavy = ["numba", "sklearn", "pandas", "matplotlib", "scipy", "joblib", "anndata", "arviz", "dask", "plotly"]
+    heavy = [
+        "numba",
+        "sklearn",
+        "pandas",
+        "matplotlib",
+        "scipy",
+        "joblib",
+        "anndata",
+        "arviz",
+        "dask",
+        "plotly",
+        "pyarrow",
+    ]
     done = run("-c", f"import sys, nsfa; print([m for m in {heavy} if m in sys.modules])")
     assert done.stdout.strip() == "[]", done.stdout
 
@@ -40,7 +52,7 @@ def test_every_public_name_can_be_loaded():
 def test_sampling_needs_none_of_the_optional_packages():
     code = (
         "import sys\n"
-        "for name in 'pandas matplotlib anndata arviz dask plotly'.split(): sys.modules[name] = None\n"
+        "for name in 'pandas matplotlib anndata arviz dask plotly pyarrow'.split(): sys.modules[name] = None\n"
         "from nsfa import NSFA\n"
         "from nsfa.datasets import make_sparse_factors\n"
         "NSFA(chains=1, tune=5, draws=5).fit(make_sparse_factors(10, 8, 2).X)"

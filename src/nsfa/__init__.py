@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
-    from nsfa import datasets, metrics, pl, tl
+    from nsfa import datasets, metrics, pl, readers, report, tl
     from nsfa.comparison import compare
     from nsfa.draws.files import StoreError
     from nsfa.estimators import AFA, BFRM, FA, FOK, NSFA, SFA
@@ -26,11 +26,11 @@ _HOME = {
     "StoreError": "nsfa.draws.files",
     **dict.fromkeys(("load", "resume"), "nsfa.saved"),
 }
-_MODULES = ("datasets", "metrics", "pl", "tl")
+_MODULES = ("datasets", "metrics", "pl", "readers", "report", "tl")
 
 __all__ = [
     "AFA", "BFRM", "FA", "FOK", "NSFA", "SFA", "SPCA", "Gamma", "ModelSpec", "Posterior", "Priors", "StoreError",
-    "__version__", "compare", "datasets", "load", "metrics", "pl", "resume", "tl",
+    "__version__", "compare", "datasets", "load", "metrics", "pl", "readers", "report", "resume", "tl",
 ]  # fmt: skip
 
 

@@ -245,7 +245,7 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
     unit = np.where(size > 0, size, 1.0)
     table = sp.csc_array(table @ sp.diags_array(1.0 / unit))
     mean = np.asarray(table.mean(axis=0)).ravel()
-    variance = _sparse_variance(table, mean)
+    variance = sparse_variance(table, mean)
     if center:
         kept = _varying(np.sqrt(variance), np.ones(n_features), names)
     else:
@@ -282,7 +282,7 @@ def _power(values: Any, offset: Floats | None) -> Floats:
     return out
 
 
-def _sparse_variance(table: Any, mean: Floats) -> Floats:
+def sparse_variance(table: Any, mean: Floats) -> Floats:
     """Column variances about the mean: stored entries one by one, the zeros all alike."""
     deviation = table.data - np.repeat(mean, np.diff(table.indptr))
     stored = np.add.reduceat(np.append(deviation**2, 0.0), table.indptr[:-1])

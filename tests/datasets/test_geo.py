@@ -76,7 +76,7 @@ def test_a_file_without_header_lines_has_empty_metadata(write):
         (gzip.compress(matrix().encode())[:-20], "Got a file cut short"),
         ("gene,s1\na,1\n", "must be a GEO series matrix. Got a file without !series_matrix_table_begin"),
         (matrix(rows=ROWS + '"x"\t1\n'), "must have 3 values. Got 1 in row 'x'"),
-        (matrix(rows=ROWS + '"x"\t1\thigh\t2\n'), "must be numbers. Got 'high'"),
+        (matrix(rows=ROWS + '"x"\t1\thigh\t2\n'), "must be numbers. Got 'high' in row 'x', column 'GSM2'."),
         (
             matrix(header='!Sample_title\t"only"\n'),
             "!Sample_title of GSE42_series_matrix.txt must have a value per sample",

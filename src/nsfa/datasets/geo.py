@@ -118,8 +118,11 @@ def _values(lines: list[str], path: Path) -> tuple[list[str], list[str], Floats]
     words = frame.iloc[:, 1:].select_dtypes(exclude="number")
     if words.shape[1]:
         column = words.iloc[:, 0].dropna()
-        word = column[pd.to_numeric(column, errors="coerce").isna()].iloc[0]
-        raise ValueError(f"the values of {path.name} must be numbers. Got {word!r}.")
+        wrong = column[pd.to_numeric(column, errors="coerce").isna()].iloc[:1]
+        raise ValueError(
+            f"the values of {path.name} must be numbers. Got {wrong.iloc[0]!r} in row {frame[0][wrong.index[0]]!r}, "
+            f"column {samples[words.columns[0] - 1]!r}."
+        )
     return frame[0].tolist(), samples, frame.iloc[:, 1:].to_numpy(dtype=float)
 
 

@@ -20,10 +20,10 @@ from nsfa.pl.shared import (
     consensus_of,
     factor_ticks,
     inches,
-    percent,
     posterior_of,
     within,
 )
+from nsfa.reading import percent
 
 QUANTITIES = {
     "log_joint": "log joint",

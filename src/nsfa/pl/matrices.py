@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 
 from nsfa.kernels import Floats, Ints
 from nsfa.pl.shared import TICK_SIZE, axes_or_new, blank, consensus_of, factor_ticks, name_ticks, within
-from nsfa.posterior.consensus import Consensus
+from nsfa.reading import block_order, likely_loadings
 
 NOT_IN_FACTOR = "#e9e9e9"
 
@@ -61,28 +61,6 @@ def _limit(given: int | None, usual: int, values: Floats) -> int:
     if given is not None and given < 1:
         raise ValueError(f"max_features must be an int >= 1 or None. Got {given!r}.")
     return max(usual, 2 * values.shape[1]) if given is None else given
-
-
-def likely_loadings(consensus: Consensus, threshold: float = 0.5) -> Floats:
-    """Mean loadings (n_features, K), zero where the inclusion probability is below the threshold."""
-    if not 0 <= threshold <= 1:
-        raise ValueError(f"threshold must lie between 0 and 1. Got {threshold!r}.")
-    return np.where(consensus.inclusion >= threshold, consensus.loadings, 0.0)
-
-
-def block_order(values: Floats, most: int) -> Ints:
-    """Rows by the column of their largest |entry|, then by that entry, falling; rows of zeros are left out.
-
-    Of more than ``most`` rows, the largest of each column are taken in turn.
-    """
-    used = np.flatnonzero(values.any(axis=1))
-    column = np.abs(values[used]).argmax(axis=1)
-    entry = values[used, column]
-    order = np.lexsort((-np.abs(entry), column))
-    turn = np.arange(len(order)) - np.searchsorted(column[order], column[order])
-    kept = order[np.argsort(turn, kind="stable")[:most]]
-    out: Ints = used[kept[np.lexsort((-entry[kept], column[kept]))]]
-    return out
 
 
 def hinton(

@@ -19,13 +19,11 @@ from nsfa.pl.shared import (
     consensus_of,
     factor_ticks,
     name_ticks,
-    percent,
     shorten,
     within,
 )
+from nsfa.reading import OTHERS, UNLABELLED, group_codes, percent
 
-MOST_GROUPS = 20
-OTHERS, UNLABELLED = "all other groups", "unlabelled"
 MARKERS = "os^Dv"
 
 
@@ -54,7 +52,8 @@ def scores(
     consensus = consensus_of(model)
     if consensus.n_factors == 0:
         return blank(ax)
-    named = group_codes(groups, len(consensus.scores))
+    names, codes = group_codes(groups, len(consensus.scores))
+    named = [shorten(name) for name in names], codes
     if factors is None:
         factor = check_factor(factor, consensus.n_factors)
         return _strips(consensus.scores[:, factor], factor, *named, ax)
@@ -62,29 +61,6 @@ def scores(
         raise ValueError(f"factors must be a pair, such as (0, 1). Got {factors!r}; use factor for one.")
     i, j = (check_factor(f, consensus.n_factors) for f in factors)
     return _scatter(consensus.scores[:, i], consensus.scores[:, j], (i, j), *named, ax)
-
-
-def group_codes(groups: Any, n_samples: int) -> tuple[list[str], Ints]:
-    """Names of the groups, and each sample's place in them; unlabelled samples and pooled groups come last."""
-    if groups is None:
-        return [], np.zeros(n_samples, dtype=np.int64)
-    import pandas as pd
-
-    labels = pd.Categorical(groups).remove_unused_categories()
-    if len(labels) != n_samples:
-        raise ValueError(f"groups must have one label per sample, {n_samples}. Got {len(labels)}.")
-    names, codes = [shorten(name) for name in labels.categories], np.array(labels.codes, dtype=np.int64)
-    if len(names) > MOST_GROUPS:
-        sizes = np.bincount(codes[codes >= 0], minlength=len(names))
-        kept = np.sort(np.argsort(-sizes, kind="stable")[: MOST_GROUPS - 1])
-        place = np.full(len(names), len(kept))
-        place[kept] = np.arange(len(kept))
-        codes = np.where(codes < 0, -1, place[codes])
-        names = [names[g] for g in kept] + [OTHERS]
-    if (codes < 0).any():
-        codes = np.where(codes < 0, len(names), codes)
-        names = [*names, UNLABELLED]
-    return names, codes
 
 
 def _style(names: list[str], group: int) -> tuple[str, str]:

@@ -125,9 +125,3 @@ def shorten(name: Any, longest: int = 28) -> str:
     text = str(name)
     cut = text if len(text) <= longest else text[: longest - 1] + "…"
     return cut.replace("$", r"\$")
-
-
-def percent(share: float) -> str:
-    """A share as text: 3.2 % below ten, else whole."""
-    value = 100.0 * share
-    return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"

@@ -87,7 +87,10 @@ class Posterior:
 
     def noise_variance(self) -> Floats:
         """Posterior mean noise variance of every feature (n_features,), in the user's units; 0 where it is constant."""
-        return self.data.to_user(np.mean([1.0 / draw.noise_precision for draw in self.draws], axis=0), power=2)
+        total = np.zeros(len(self.data.kept))
+        for draw in self.draws:
+            total += 1.0 / draw.noise_precision
+        return self.data.to_user(total / len(self.draws), power=2)
 
     def log_predictive_density(self, X_true: Any, where: Any) -> Floats:
         """Log p(x | observed data) of entries that were missing in the fit, in the user's units.

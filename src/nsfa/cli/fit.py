@@ -1,0 +1,168 @@
+"""``nsfa fit``: a table in, factors out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from nsfa.cli import memory
+from nsfa.cli.options import Model, ModelOptions, ReportOptions, RunOptions, SamplingOptions, Scale, TableOptions, takes
+from nsfa.cli.output import check_free
+from nsfa.cli.run import Plan, start
+from nsfa.cli.settings import Sections, command_line, section
+from nsfa.cli.words import note
+
+Table = Annotated[
+    Path,
+    Argument(metavar="TABLE", help="Table: csv, tsv, parquet, h5ad, mtx or npy; genes in rows.", show_default=False),
+]
+Output = Annotated[Path, Option("-o", "--output", help="Directory for the results; new or empty.", show_default=False)]
+
+
+@takes(TableOptions, ModelOptions, SamplingOptions, ReportOptions, RunOptions)
+def fit(
+    reading: TableOptions,
+    model: ModelOptions,
+    sampling: SamplingOptions,
+    wanted: ReportOptions,
+    run: RunOptions,
+    table: Table,
+    output: Output,
+) -> None:
+    """Fit a model to a table, and write its draws, tables, figures and a report.
+
+    Empty entries, NA and NaN are missing; they are integrated out. The draws are on disk from the first one: Ctrl-C
+    stops cleanly with all draws so far summarised, and [bold]nsfa resume[/bold] goes on.
+
+    [bold]Examples[/bold]
+
+    nsfa fit expression.csv -o results
+
+    nsfa fit counts.tsv.gz -o results --log2 --top-genes 2000 --draws 1000
+
+    nsfa fit expression.csv -o results --annotations samples.csv --gene-sets hallmark.gmt
+
+    nsfa fit expression.csv -o results --model sfa --n-components 20 --require-convergence
+    """
+    estimator = make_estimator(model, sampling, run.jobs)
+    check_free(output, run.force)
+    read = read_input(table, reading, run.quiet)
+    companions = read_companions(wanted, read.sample_names, run.quiet)
+    if not run.ignore_memory:
+        check_memory(read.shape, model, sampling, run.jobs)
+    source = describe_input(table, read)
+    absolute = absolute_paths(wanted)
+    command = command_line("fit", source["path"], output.absolute(), reading, model, sampling, absolute)
+    sections = describe_settings(source, reading, model, sampling, estimator)
+    start(output, Plan(estimator, read, command, sections, absolute, *companions), run)
+
+
+def read_input(table: Path, reading: TableOptions, quiet: bool) -> Any:
+    """Read a table, and say what was noticed."""
+    from nsfa.cli.errors import quiet_library
+    from nsfa.readers import read_table
+
+    with quiet_library(quiet):
+        read = read_table(table, **vars(reading))
+    for text in [] if quiet else read.notes:
+        note(text)
+    return read
+
+
+def read_companions(wanted: ReportOptions, samples: Any, quiet: bool) -> tuple[Any, dict[str, list[str]] | None]:
+    """Annotations of the samples and gene sets, or None: read before hours of sampling, not after."""
+    annotations = sets = None
+    if wanted.annotations is not None:
+        from nsfa.readers import read_annotations
+
+        annotations = read_annotations(wanted.annotations, samples)
+        for text in [] if quiet else annotations.attrs.get("notes", []):
+            note(text)
+    if wanted.gene_sets is not None:
+        from nsfa.enrichment import read_gmt
+
+        sets = read_gmt(wanted.gene_sets)
+    return annotations, sets
+
+
+def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | None) -> Any:
+    """The estimator that the options describe."""
+    import nsfa
+
+    settings: dict[str, Any] = {
+        "chains": sampling.chains, "tune": sampling.tune, "draws": sampling.draws, "thin": sampling.thin,
+        "random_state": sampling.seed, "n_jobs": jobs, "noise": model.noise.value, "prior": model.prior.value,
+        "scale": None if model.scale is Scale.none else model.scale.value,
+    }  # fmt: skip
+    if jobs == 0:
+        raise ValueError("--jobs must not be 0. Got 0; leave it out to use every core.")
+    if model.model is Model.nsfa and model.n_components is not None:
+        raise ValueError(
+            f"--n-components is for models with a fixed number of factors; nsfa infers it. Got {model.n_components}; "
+            "leave it out, or use --model sfa."
+        )
+    if model.model is not Model.nsfa:
+        if model.n_components is None:
+            raise ValueError(f"--model {model.model.value} must have --n-components. Got none; use nsfa to infer it.")
+        settings["n_components"] = model.n_components
+    if model.model in (Model.nsfa, Model.sfa):
+        settings["concentration"] = _concentration(model.concentration)
+    elif model.concentration != "infer":
+        raise ValueError(f"--concentration is for nsfa and sfa. Got it with --model {model.model.value}; leave it out.")
+    return getattr(nsfa, model.model.value.upper())(**settings)
+
+
+def _concentration(text: str) -> float | str:
+    if text == "infer":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"--concentration must be a number or infer. Got {text!r}.") from None
+
+
+def check_memory(shape: tuple[int, int], model: ModelOptions, sampling: SamplingOptions, jobs: int | None) -> None:
+    """Raise ValueError if the run will not fit into memory."""
+    from nsfa.runner import worker_count
+
+    at_once = min(worker_count(jobs), sampling.chains)
+    memory.check(
+        memory.estimate(
+            shape, chains=sampling.chains, draws=sampling.draws, processes=at_once, model=model.model.value,
+            n_components=model.n_components,
+        )
+    )  # fmt: skip
+
+
+def describe_input(table: Path, read: Any) -> dict[str, Any]:
+    """Where the table came from and what it was."""
+    n_samples, n_genes = read.shape
+    # a sparse table has no holes
+    missing = int(read.X.isna().to_numpy().sum()) if hasattr(read.X, "isna") else 0
+    return {
+        "path": str(table.absolute()), "checksum": read.checksum, "n_samples": n_samples, "n_genes": n_genes,
+        "missing_entries": missing,
+    }  # fmt: skip
+
+
+def describe_settings(
+    source: dict[str, Any], reading: TableOptions, model: ModelOptions, sampling: SamplingOptions, estimator: Any
+) -> Sections:
+    """The sections of ``config.toml``, down to settings that no option changes."""
+    return {
+        "input": source,
+        "table": section(reading),
+        "model": section(model),
+        "sampling": section(sampling),
+        "estimator": {"class": type(estimator).__name__, **estimator.get_params()},
+    }
+
+
+def absolute_paths(wanted: ReportOptions) -> ReportOptions:
+    """The same options with paths that hold from any directory."""
+    from dataclasses import replace
+
+    paths = {name: getattr(wanted, name) for name in ("annotations", "gene_sets")}
+    return replace(wanted, **{name: path and path.absolute() for name, path in paths.items()})

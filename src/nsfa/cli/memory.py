@@ -1,0 +1,76 @@
+"""Will it fit? An estimate of the memory a run needs, beside what there is."""
+
+from __future__ import annotations
+
+from math import sqrt
+from pathlib import Path
+
+from nsfa.cli.options import Model
+
+GB = 1e9
+# the interpreter with its libraries and compiled code, per process
+_PROCESS = 0.2e9
+# active share of the loadings of sparse models; real tables have less
+_DENSITY = 0.3
+
+
+def guess_factors(n_samples: int, n_features: int, n_components: int | None) -> int:
+    """A generous guess at the number of factors: tables rarely support more than a few times √N."""
+    return n_components or min(n_samples, n_features, 10 + round(4 * sqrt(n_samples)))
+
+
+def draw_bytes(n_features: int, n_factors: int, model: str = Model.nsfa, n_samples: int = 0) -> float:
+    """Bytes of one kept draw: a bit per loading, the active ones, and a noise precision per feature."""
+    active = n_features * n_factors * (1.0 if model in ("fa", "afa", "fok") else _DENSITY)
+    each = 4 if active <= 50_000 else 2 if active <= 200_000 else 1
+    scores = 4 * n_samples * n_factors if model == Model.bfrm else 0
+    return n_features * n_factors / 8 + active * each + 8 * n_features + scores
+
+
+def estimate(
+    shape: tuple[int, int], *, chains: int, draws: int, processes: int, model: str, n_components: int | None
+) -> float:
+    """Bytes a run needs at its height, for a table of ``shape`` (samples, features)."""
+    n_samples, n_features = shape
+    n_factors = guess_factors(n_samples, n_features, n_components)
+    table = 8.0 * n_samples * n_features
+    # per chain at work: the scaled table, its residual and products; loadings in several forms
+    working = 3 * table + 8.0 * n_features * n_factors * 6
+    kept = chains * draws * draw_bytes(n_features, n_factors, model, n_samples)
+    # the summary walks over the draws with a handful of dense (D, K) tables and a sample of draws for intervals
+    summary = 8.0 * n_features * n_factors * 10 + min(200e6, 8.0 * n_features * n_factors * chains * draws)
+    return _PROCESS * (processes + 1) + 2 * table + max(processes * working + kept, kept + summary)
+
+
+def available() -> float | None:
+    """Bytes that can be had: of the machine, and of the container's limit; None where the system does not say."""
+    found = [_machine(), _container("memory.max", "memory.current", "/sys/fs/cgroup"),
+             _container("memory.limit_in_bytes", "memory.usage_in_bytes", "/sys/fs/cgroup/memory")]  # fmt: skip
+    known = [value for value in found if value is not None]
+    return min(known) if known else None
+
+
+def _machine() -> float | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    sizes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return 1024.0 * int(sizes[0]) if sizes else None
+
+
+def _container(limit: str, used: str, folder: str) -> float | None:
+    try:
+        return float(int((Path(folder) / limit).read_text()) - int((Path(folder) / used).read_text()))
+    except (OSError, ValueError):  # no container, or "max": no limit
+        return None
+
+
+def check(needed: float) -> None:
+    """Raise ValueError, with the numbers and what to change, if a run will not fit."""
+    there = available()
+    if there is not None and needed > there:
+        raise ValueError(
+            f"This run needs about {needed / GB:.1f} GB of memory, {there / GB:.1f} GB are available: use --top-genes, "
+            "fewer --draws or --chains, --thin, or fewer --jobs; --ignore-memory starts it anyway."
+        )

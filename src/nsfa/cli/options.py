@@ -1,0 +1,184 @@
+"""The options of the commands, in groups that several of them share."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from typer import Option
+
+TABLE, MODEL, SAMPLING, REPORT, RUNNING = "Table", "Model", "Sampling", "Results", "Running"
+
+
+class Model(StrEnum):
+    """The models, by the names of their estimators."""
+
+    nsfa = "nsfa"
+    sfa = "sfa"
+    fa = "fa"
+    afa = "afa"
+    fok = "fok"
+    bfrm = "bfrm"
+
+
+class Noise(StrEnum):
+    """How features share their noise variance."""
+
+    diagonal = "diagonal"
+    isotropic = "isotropic"
+    shared = "shared"
+
+
+class Scale(StrEnum):
+    """What features are divided by."""
+
+    feature = "feature"
+    common = "global"
+    none = "none"
+
+
+class Prior(StrEnum):
+    """The sets of hyperparameters with a name."""
+
+    default = "default"
+    paper = "paper"
+
+
+def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
+    return Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How to read the table, and what of it."""
+
+    samples_in_rows: Annotated[
+        bool, _option(TABLE, "Samples are rows; else genes are.", "--samples-in-rows")
+    ] = False  # fmt: skip
+    log2: Annotated[bool, _option(TABLE, "Take log2(x + 1) of the values first.", "--log2")] = False
+    min_variance: Annotated[
+        float | None, _option(TABLE, "Drop genes whose variance is smaller.", min=0.0)
+    ] = None  # fmt: skip
+    top_genes: Annotated[int | None, _option(TABLE, "Keep only so many genes, the most variable.", min=2)] = None
+    genes: Annotated[Path | None, _option(TABLE, "Keep only the genes listed in this file, one a line.")] = None
+    layer: Annotated[str | None, _option(TABLE, "Layer of an h5ad file to read instead of its X.")] = None
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model."""
+
+    model: Annotated[Model, _option(MODEL, "nsfa infers the number of factors; the others need --n-components.")] = (
+        Model.nsfa
+    )
+    n_components: Annotated[
+        int | None, _option(MODEL, "Number of factors, for the models that do not infer it.", "--n-components", min=1)
+    ] = None
+    concentration: Annotated[
+        str, _option(MODEL, "Concentration of the buffet process: a number, or infer (nsfa and sfa).")
+    ] = "infer"
+    noise: Annotated[Noise, _option(MODEL, "A noise variance per gene, one for all, or per gene and similar.")] = (
+        Noise.diagonal
+    )
+    scale: Annotated[Scale, _option(MODEL, "Divide by each gene's standard deviation, a common one, or not.")] = (
+        Scale.feature
+    )
+    prior: Annotated[Prior, _option(MODEL, "The default hyperparameters, or those of the paper.")] = Prior.default
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How long, and from which seed."""
+
+    chains: Annotated[int, _option(SAMPLING, "Independent chains.", min=1)] = 4
+    tune: Annotated[int, _option(SAMPLING, "Warm-up sweeps per chain, not kept.", min=0)] = 500
+    draws: Annotated[int, _option(SAMPLING, "Draws to keep per chain.", min=1)] = 500
+    thin: Annotated[int, _option(SAMPLING, "Sweeps per kept draw.", min=1)] = 1
+    seed: Annotated[int, _option(SAMPLING, "Same seed, same draws, whatever the number of cores.", min=0)] = 0
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What the results should hold."""
+
+    annotations: Annotated[Path | None, _option(REPORT, "Table with a row per sample, for the report.")] = None
+    gene_sets: Annotated[Path | None, _option(REPORT, "Gene sets (.gmt) to test the factors against.")] = None
+    title: Annotated[str | None, _option(REPORT, "Title of the report.")] = None
+    impute: Annotated[bool, _option(REPORT, "Write imputed.csv: the table with its holes filled.", "--impute")] = False
+    report: Annotated[
+        bool, _option(REPORT, "Write report.html and figures, or only the tables.", "--report/--no-report")
+    ] = True  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TalkOptions:
+    """What the command says."""
+
+    quiet: Annotated[bool, _option(RUNNING, "Say nothing but errors.", "--quiet", "-q")] = False
+    json: Annotated[bool, _option(RUNNING, "Print the result as one JSON object.", "--json")] = False
+
+
+@dataclass(frozen=True)
+class VerdictOptions(TalkOptions):
+    """... and by its exit code."""
+
+    require_convergence: Annotated[
+        bool, _option(RUNNING, "Exit with code 2 if the chains have not converged.", "--require-convergence")
+    ] = False
+
+
+@dataclass(frozen=True)
+class WorkOptions(VerdictOptions):
+    """... and on how many cores it works."""
+
+    jobs: Annotated[
+        int | None,
+        _option(
+            RUNNING, "Chains that run at once; as many as there are cores if not given.", "--jobs", "-j", "--threads"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class RunOptions(WorkOptions):
+    """... and when it refuses to begin."""
+
+    ignore_memory: Annotated[bool, _option(RUNNING, "Start even if memory looks too small.", "--ignore-memory")] = False
+    force: Annotated[bool, _option(RUNNING, "Replace an earlier run in the output directory.", "--force")] = False
+
+
+def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of ``groups``; it is called with an instance of each, then its own parameters."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def called(**given: Any) -> None:
+            built = [group(**{field.name: given.pop(field.name) for field in fields(group)}) for group in groups]
+            command(*built, **given)
+
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[len(groups) :]
+        shared = [
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hint)
+            for group in groups
+            for field, hint in zip(fields(group), _hints(group), strict=True)
+        ]
+        every = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + shared
+        called.__signature__ = inspect.Signature(every)  # type: ignore[attr-defined]
+        called.__annotations__ = {p.name: p.annotation for p in every}
+        called.__name__, called.__doc__ = command.__name__, one_line_paragraphs(command.__doc__ or "")
+        return called
+
+    return decorate
+
+
+def one_line_paragraphs(text: str) -> str:
+    """A docstring whose paragraphs are one line each, for the help to break where the terminal ends."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def _hints(group: type) -> list[Any]:
+    hints = get_type_hints(group, include_extras=True)
+    return [hints[field.name] for field in fields(group)]

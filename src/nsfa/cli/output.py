@@ -1,0 +1,123 @@
+"""The output directory: nothing of the user's is overwritten, and every file is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+DRAWS, REPORT, SAMPLES, GENE_SETS, FIGURES = "draws", "report.html", "samples.csv", "gene_sets.gmt", "figures"
+COMPARISON, TABLE = "comparison.csv", "table.csv"
+# all that a command writes, in the order in which results are listed
+NAMES = (
+    REPORT, "factors.csv", "loadings.csv", "inclusion.csv", "scores.csv", "imputed.csv", COMPARISON, FIGURES,
+    "diagnostics.json", "config.toml", SAMPLES, GENE_SETS, TABLE, DRAWS,
+)  # fmt: skip
+
+
+def holds_run(out: Path) -> bool:
+    """Whether a directory is the output of an earlier run."""
+    return (out / "config.toml").is_file() or (out / DRAWS).exists()
+
+
+def check_free(out: Path, force: bool) -> None:
+    """Raise ValueError unless ``out`` may be written to: it is new, empty, or an earlier run that may be replaced."""
+    if not os.path.lexists(out):
+        return
+    if not out.is_dir():
+        raise ValueError(f"The output must be a directory. Got the file {out}; choose another name.")
+    if not any(out.iterdir()):
+        return
+    if not holds_run(out):
+        raise ValueError(
+            f"The output directory must be new or empty. Got {out}, which has files that are not of a run; "
+            "choose another name."
+        )
+    if not force:
+        raise ValueError(
+            f"The output directory must be new or empty. Got {out}, which holds an earlier run; choose another name, "
+            f"go on with that run (nsfa resume {out}), or replace it with --force."
+        )
+
+
+@contextmanager
+def claim(out: Path, force: bool, sign: str = DRAWS) -> Iterator[None]:
+    """Make ``out``, putting an earlier run aside until the new one has written ``sign``; else put it back."""
+    check_free(out, force)
+    if (out / DRAWS).is_dir():
+        from nsfa.draws.lock import locked
+
+        # nobody may be writing to what is about to be replaced
+        with locked(out / DRAWS):
+            pass
+    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+    out.mkdir(parents=True, exist_ok=True)
+    aside = _put_aside(out)
+    try:
+        yield
+    finally:
+        if not (out / sign).exists():
+            remove(out)
+            if aside is not None:
+                for path in aside.iterdir():
+                    path.rename(out / path.name)
+            for folder in missing if aside is None else []:
+                # another's file in it stays
+                if not any(folder.iterdir()):
+                    folder.rmdir()
+        if aside is not None:
+            shutil.rmtree(aside)
+
+
+def _put_aside(out: Path) -> Path | None:
+    """Move what an earlier run wrote, and nothing else, into a folder beside it; None if there is nothing."""
+    earlier = [out / name for name in NAMES if os.path.lexists(out / name)]
+    if not earlier:
+        return None
+    aside = Path(tempfile.mkdtemp(prefix=".replaced-", dir=out))
+    for path in earlier:
+        path.rename(aside / path.name)
+    return aside
+
+
+def remove(out: Path) -> None:
+    """Delete what a run wrote into ``out``, and nothing else."""
+    for name in NAMES:
+        path = out / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to, which takes the place of ``path`` once it is complete."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_csv(path: Path, frame: Any, index: str | None) -> None:
+    """Write a DataFrame, whole, with its index under the name ``index``; numbers to six digits."""
+    with replacing(path) as part:
+        frame.to_csv(part, index=index is not None, index_label=index, float_format="%.6g", encoding="utf-8")
+
+
+def files(out: Path) -> list[str]:
+    """What a run has written, by name; figures one by one."""
+    found = [name for name in NAMES if (out / name).exists() and name != FIGURES]
+    return found + sorted(f"{FIGURES}/{path.name}" for path in (out / FIGURES).glob("*.png"))

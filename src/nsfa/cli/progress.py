@@ -1,0 +1,131 @@
+"""Progress of the chains: a live line each on a terminal, a line now and then in a log, silence when quiet."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, Progress, TextColumn
+
+from nsfa.cli.words import err, tell_progress
+
+if TYPE_CHECKING:
+    from nsfa.runner import Monitor
+    from nsfa.runner import Progress as Report
+
+# In a log: a line each tenth of the way, but not more often than this many seconds, and after so many in any case.
+STEP, AT_LEAST, AT_MOST = 0.1, 2.0, 30.0
+# Speed is that of the last so many seconds.
+WINDOW = 20.0
+
+
+@contextmanager
+def watch(chains: int, quiet: bool) -> Iterator[Monitor]:
+    """A monitor that shows where the chains stand."""
+    if quiet:
+        yield lambda report: None
+    elif err.is_terminal and not err.is_dumb_terminal:
+        with _bars() as progress:
+            yield _Live(progress, chains).update
+    else:
+        yield _Log().update
+
+
+class _Pace:
+    """Speed of one chain over the last seconds: sweeps grow slower as factors are born."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def speed(self, report: Report, now: float) -> float:
+        """Sweeps per second; NaN when too early to say."""
+        self._seen.append((now, report.done))
+        while len(self._seen) > 2 and now - self._seen[1][0] >= WINDOW:
+            self._seen.popleft()
+        then, done = self._seen[0]
+        return (report.done - done) / (now - then) if now - then > 0.2 and report.done > done else math.nan
+
+
+def describe(report: Report, speed: float) -> str:
+    """K, log joint, acceptance, speed and time left of a chain, in a short line."""
+    parts = [f"K {report.n_factors}"]
+    if math.isfinite(report.log_joint):
+        parts.append(f"log joint {report.log_joint:.1f}")
+    if math.isfinite(report.acceptance):
+        parts.append(f"births {report.acceptance:.0%}")
+    if math.isfinite(speed):
+        parts.append(f"{speed:.{0 if speed >= 10 else 1}f} sweeps/s")
+        if report.done < report.total:
+            parts.append(f"{duration((report.total - report.done) / speed)} left")
+    return "  ".join(parts)
+
+
+def phase(report: Report) -> str:
+    """What a chain is doing."""
+    return "done" if report.done >= report.total else "warm-up" if report.warming_up else "sampling"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as 0:07 or 1:02:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _bars() -> Progress:
+    return Progress(
+        TextColumn("chain {task.fields[chain]} {task.description:<8}"),
+        BarColumn(bar_width=12),
+        TextColumn("{task.completed:.0f}/{task.fields[sweeps]}"),
+        TextColumn("{task.fields[text]}"),
+        console=err,
+    )
+
+
+class _Live:
+    """A line per chain that changes in place."""
+
+    def __init__(self, progress: Progress, chains: int) -> None:
+        self._progress = progress
+        self._pace: dict[int, _Pace] = defaultdict(_Pace)
+        self._tasks = [progress.add_task("waiting", total=None, chain=i, sweeps="–", text="") for i in range(chains)]
+
+    def update(self, report: Report) -> None:
+        """Show where a chain stands."""
+        speed = self._pace[report.chain].speed(report, time.monotonic())
+        self._progress.update(
+            self._tasks[report.chain],
+            description=phase(report),
+            completed=report.done,
+            total=report.total,
+            sweeps=report.total,
+            text=describe(report, speed),
+        )
+
+
+class _Log:
+    """Plain lines, few enough for a log file."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pace: dict[int, _Pace] = defaultdict(_Pace)
+        self._last: dict[int, tuple[float, int]] = {}
+
+    def update(self, report: Report) -> None:
+        """Write a line if the chain has come far enough, or been silent for long."""
+        with self._lock:
+            now = time.monotonic()
+            speed = self._pace[report.chain].speed(report, now)
+            then, done = self._last.setdefault(report.chain, (now, -1))
+            if done == report.total:
+                return
+            waited, far = now - then, report.done - done >= STEP * report.total
+            if report.done == report.total or (far and waited >= AT_LEAST) or waited >= AT_MOST:
+                self._last[report.chain] = (now, report.done)
+                where = f"{report.done}/{report.total}"
+                tell_progress(f"chain {report.chain}  {phase(report):<8}  {where:>11}  {describe(report, speed)}")

@@ -1,0 +1,181 @@
+"""From a posterior to files: tables, diagnostics, figures and the report."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nsfa.cli.options import ReportOptions
+from nsfa.cli.output import FIGURES, GENE_SETS, REPORT, SAMPLES, replacing, write_csv, write_text
+
+if TYPE_CHECKING:
+    from nsfa.data import Observed
+    from nsfa.kernels import Floats
+    from nsfa.posterior import Posterior
+
+FDR = 0.05
+
+
+def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config: Mapping[str, Any]) -> None:
+    """Write all that is derived from the draws."""
+    samples = read_samples(out, posterior.data.shape[1])
+    write_tables(out, posterior, samples.index)
+    if wanted.impute:
+        write_imputed(out, posterior, samples.index)
+    write_text(out / "diagnostics.json", json.dumps(summary(posterior), indent=2, ensure_ascii=False) + "\n")
+    if wanted.report:
+        write_figures(out, posterior, samples)
+        write_report(out, posterior, samples, wanted.title, config)
+
+
+def write_report(out: Path, posterior: Posterior, samples: Any, title: str | None, config: Mapping[str, Any]) -> None:
+    """Write ``report.html``."""
+    from nsfa.report import write_report as render
+
+    sets = out / GENE_SETS
+    render(
+        out / REPORT,
+        posterior,
+        annotations=samples,
+        gene_sets=sets if sets.is_file() else None,
+        settings=_shown(config),
+        title=title,
+    )
+
+
+def _shown(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that the report cannot read from the draws."""
+    source, reading, model = (config.get(name, {}) for name in ("input", "table", "model"))
+    found = {
+        "table": source.get("path"),
+        "checksum": source.get("checksum"),
+        **{name.replace("_", " "): value for name, value in reading.items() if value is not False},
+        "scale": model.get("scale"),
+        "prior": model.get("prior"),
+        "command": config.get("command"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def write_samples(out: Path, names: Any, annotations: Any) -> None:
+    """Keep the samples' names, and what is known about them, beside the draws."""
+    import pandas as pd
+
+    frame = pd.DataFrame(index=list(names)) if annotations is None else annotations.set_axis(list(names))
+    write_csv(out / SAMPLES, frame, "sample")
+
+
+def read_samples(out: Path, n_samples: int) -> Any:
+    """Names and annotations of the samples; numbers where the file is gone."""
+    import pandas as pd
+
+    path = out / SAMPLES
+    if not path.is_file():
+        return pd.DataFrame(index=[f"sample {i}" for i in range(n_samples)])
+    names = pd.read_csv(path, usecols=[0], dtype=str, keep_default_na=False).iloc[:, 0]
+    frame = pd.read_csv(path).iloc[:, 1:].set_axis(names.to_list())
+    if len(frame) != n_samples:
+        raise ValueError(f"{path} must have a row per sample, {n_samples}. Got {len(frame)}; restore or remove it.")
+    return frame
+
+
+def write_tables(out: Path, posterior: Posterior, samples: Any) -> None:
+    """Write ``loadings.csv``, ``inclusion.csv``, ``scores.csv`` and ``factors.csv``."""
+    import pandas as pd
+
+    consensus = posterior.consensus()
+    genes, factors = list(consensus.feature_names), [f"factor_{k}" for k in range(consensus.n_factors)]
+    for name, values in (("loadings", consensus.loadings), ("inclusion", consensus.inclusion)):
+        write_csv(out / f"{name}.csv", pd.DataFrame(values, index=genes, columns=factors), "gene")
+    write_csv(out / "scores.csv", pd.DataFrame(consensus.scores, index=samples, columns=factors), "sample")
+    table = consensus.summary().rename(columns={"n_features": "genes_at_5_percent_fdr", "top_features": "top_genes"})
+    write_csv(out / "factors.csv", table, "factor")
+
+
+def write_imputed(out: Path, posterior: Posterior, samples: Any) -> None:
+    """Write ``imputed.csv``: the table, samples in rows, with its holes filled by posterior means."""
+    import pandas as pd
+
+    filled = posterior.impute(user_table(posterior.data))
+    write_csv(out / "imputed.csv", pd.DataFrame(filled, index=samples, columns=list(posterior.data.names)), "sample")
+
+
+def user_table(data: Observed) -> Floats:
+    """The table that was fitted (samples, features) in the user's units, NaN where missing; constants as they were."""
+    values = data.values if data.offset is None else data.values.toarray() - data.offset[:, None]
+    out = np.tile(data.center, (data.shape[1], 1))
+    out[:, data.kept] += values.T * data.scale[data.kept]
+    if data.missing is not None:
+        out[:, data.kept] = np.where(data.missing.T, np.nan, out[:, data.kept])
+    return out
+
+
+def summary(posterior: Posterior) -> dict[str, Any]:
+    """What was found and whether to believe it, as plain values."""
+    diagnostics = posterior.diagnostics()
+    values, counts = np.unique(posterior.n_components, return_counts=True)
+    shares = counts / counts.sum()
+    return {
+        "n_components": posterior.consensus().n_factors,
+        "n_components_posterior": {str(k): round(float(share), 6) for k, share in zip(values, shares, strict=True)},
+        "converged": diagnostics.converged,
+        "verdict": diagnostics.verdict,
+        "finished": posterior.finished,
+        "chains": len(posterior.chains),
+        "draws_per_chain": len(posterior.chains[0]),
+        "seed": posterior.seed,
+        "quantities": [
+            {key: _finite(value) for key, value in vars(diagnostic).items()} for diagnostic in diagnostics.table
+        ],
+    }
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_figures(out: Path, posterior: Posterior, samples: Any) -> None:
+    """Draw the usual figures, without a display."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    (out / FIGURES).mkdir(exist_ok=True)
+    for name, draw in _drawings(posterior, samples).items():
+        plt.close("all")
+        draw()
+        with replacing(out / FIGURES / f"{name}.png") as part:
+            plt.gcf().savefig(part, format="png", dpi=120)
+        plt.close("all")
+
+
+def _drawings(posterior: Posterior, samples: Any) -> dict[str, Callable[[], Any]]:
+    from nsfa import pl
+
+    consensus = posterior.consensus()
+    groups = _groups(samples)
+    pair = (0, 1) if consensus.n_factors > 1 else None
+    return {
+        "n_components": lambda: pl.n_components(posterior),
+        "traces": lambda: pl.traces(posterior),
+        "chain_agreement": lambda: pl.chain_agreement(posterior),
+        "loadings": lambda: pl.loadings(consensus),
+        "variance_explained": lambda: pl.variance_explained(consensus),
+        "inclusion": lambda: pl.inclusion_curve(consensus),
+        "scores": lambda: pl.scores(consensus, factors=pair, groups=groups),
+    }
+
+
+def _groups(samples: Any) -> Any:
+    """The first annotation that sorts the samples into a few groups, or None."""
+    for name in range(samples.shape[1]):
+        column = samples.iloc[:, name]
+        if 1 < column.nunique() <= min(12, len(column) // 2):
+            return column.to_numpy()
+    return None

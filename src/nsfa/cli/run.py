@@ -1,0 +1,117 @@
+"""The course of a run, the same for ``fit``, ``demo``, ``resume`` and ``report``: sample, write, say, exit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, Interrupts, quiet_library
+from nsfa.cli.options import ReportOptions, RunOptions, VerdictOptions
+from nsfa.cli.output import DRAWS, GENE_SETS, REPORT, TABLE, claim, files, write_csv, write_text
+from nsfa.cli.progress import duration, watch
+from nsfa.cli.results import summary, write_results, write_samples
+from nsfa.cli.settings import Sections, read_config, section, write_config
+from nsfa.cli.words import note, say, say_json
+
+if TYPE_CHECKING:
+    from nsfa.posterior import Posterior
+    from nsfa.readers import Table
+    from nsfa.runner import Monitor
+
+Sampler = Callable[["Monitor"], "Posterior"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a new run needs: the estimator, the table, and what to write down about both."""
+
+    estimator: Any
+    table: Table
+    command: str
+    sections: Sections
+    wanted: ReportOptions
+    annotations: Any = None
+    gene_sets: dict[str, list[str]] | None = None
+    keep_table: bool = False
+
+
+def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
+    """Fit, with the draws on disk from the first one, and write the results."""
+    with claim(out, run.force):
+        write_config(out, plan.command, {**plan.sections, "results": section(plan.wanted)})
+        write_samples(out, plan.table.sample_names, plan.annotations)
+        if plan.gene_sets is not None:
+            write_text(out / GENE_SETS, "".join("\t".join([k, "", *v]) + "\n" for k, v in plan.gene_sets.items()))
+        if plan.keep_table:
+            write_csv(out / TABLE, plan.table.frame().T, "gene")
+
+        def sampler(monitor: Monitor) -> Posterior:
+            posterior: Posterior = plan.estimator.fit(plan.table.X, store=out / DRAWS, monitor=monitor).posterior_
+            return posterior
+
+        return complete(out, sampler, plan.estimator.chains, plan.wanted, run)
+
+
+def complete(out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, talk: VerdictOptions) -> Posterior:
+    """Run ``sampler`` with its progress shown, write what came of it, and say so; exits unless all is well."""
+    begun = time.monotonic()
+    with quiet_library(talk.quiet), Interrupts(f"Ended at once. nsfa resume {out} goes on.") as interrupts:
+        with _no_draws_yet(out, interrupts), watch(chains, talk.quiet) as monitor:
+            posterior = sampler(monitor)
+        with _half_written(out):
+            write_results(out, posterior, wanted, read_config(out))
+            found = {**summary(posterior), "seconds": round(time.monotonic() - begun, 3), "output": str(out)}
+            found["files"] = files(out)
+    if talk.json:
+        say_json(found)
+    elif not talk.quiet:
+        tell(out, found)
+    if interrupts.count:
+        made = f"{found['draws_per_chain']} draws of {found['chains']} chain(s)"
+        note(f"Interrupted after {made}; the results rest on these. nsfa resume {out} goes on.")
+        raise typer.Exit(INTERRUPTED)
+    if talk.require_convergence and not found["converged"]:
+        raise typer.Exit(NOT_CONVERGED)
+    return posterior
+
+
+@contextmanager
+def _no_draws_yet(out: Path, interrupts: Interrupts) -> Iterator[None]:
+    """Ctrl-C before the first draw is an interrupt and no error, whatever the chains make of it."""
+    try:
+        yield
+    except (KeyboardInterrupt, RuntimeError):
+        if not interrupts.count:
+            raise
+        begun = (out / DRAWS).exists()
+        note(f"Interrupted before the first draw. nsfa resume {out} goes on." if begun else "Interrupted.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def _half_written(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"Interrupted while writing the results; the draws are safe. nsfa report {out} writes the rest.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def tell(out: Path, found: dict[str, Any]) -> None:
+    """The end of a run in plain words: what was found, whether to believe it, what to do next."""
+    k, likely = found["n_components"], found["n_components_posterior"]
+    top = sorted(likely.items(), key=lambda item: -item[1])[:4]
+    shares = ", ".join(f"{number} ({share:.0%})" for number, share in top if share >= 0.01)
+    say(f"{k} factor{'s recur' if k != 1 else ' recurs'} in more than half of the draws. Number of factors: {shares}.")
+    say(found["verdict"], style="green" if found["converged"] else "yellow")
+    if not found["converged"] and found["finished"]:
+        say(f"Run longer: nsfa resume {out} --draws {max(1000, 2 * found['draws_per_chain'])}")
+    report = out / REPORT
+    where = f"Report: {report}" if report.exists() else f"Tables: {out}"
+    say(f"{where}  ({duration(found['seconds'])})")

@@ -1,0 +1,133 @@
+"""``config.toml``: every setting of a run, enough to repeat it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from nsfa import __version__
+from nsfa.cli.options import ReportOptions
+from nsfa.cli.output import write_text
+
+CONFIG = "config.toml"
+PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "matplotlib", "joblib", "typer", "rich")
+Sections = dict[str, dict[str, Any]]
+
+
+def versions() -> dict[str, str]:
+    """Of this package, Python, the system, and what the draws depend on."""
+    return {
+        "nsfa": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{name: metadata.version(name) for name in PACKAGES},
+    }
+
+
+def command_line(name: str, argument: str | None, out: Path, *groups: Any) -> str:
+    """The command that repeats a run: what differs from the defaults, and the seed in any case."""
+    words = ["nsfa", name, *([argument] if argument else []), "-o", str(out)]
+    for group in groups:
+        for field in fields(group):
+            value, flag = getattr(group, field.name), "--" + field.name.replace("_", "-")
+            default = None if field.default is MISSING else field.default
+            if value == default and field.name != "seed":
+                continue
+            if isinstance(value, bool):
+                words.append(flag if value else flag.replace("--", "--no-", 1))
+            else:
+                words += [flag, str(value)]
+    return shlex.join(words)
+
+
+def section(group: Any) -> dict[str, Any]:
+    """A group of options as plain values; what is not set is left out."""
+    return {name: _scalar(value) for name, value in asdict(group).items() if value is not None}
+
+
+def _scalar(value: Any) -> Any:
+    return str(value) if isinstance(value, (str, Path)) else value
+
+
+def write_config(out: Path, command: str, sections: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write ``config.toml``: the command, when, the sections, and the versions."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    head = f"# {command.split()[1]} of nsfa {__version__}; the command repeats it.\n"
+    top = {"command": command, "created": now}
+    write_text(out / CONFIG, head + to_toml(top, {**sections, "versions": versions()}))
+
+
+def read_config(out: Path) -> dict[str, Any]:
+    """What ``config.toml`` holds; empty if there is none."""
+    path = out / CONFIG
+    if not path.is_file():
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{path} must be a TOML file. Got one that cannot be read ({error}); mend or remove it."
+        ) from None
+
+
+def change_config(out: Path, sections: Mapping[str, Mapping[str, Any]]) -> None:
+    """Update some values of ``config.toml`` where there is one, and in its command."""
+    config = read_config(out)
+    if not config:
+        return
+    command = shlex.split(config.pop("command", "nsfa fit"))
+    for name, values in sections.items():
+        config.setdefault(name, {}).update(values)
+        for key, value in values.items():
+            _set_flag(command, "--" + key.replace("_", "-"), value)
+    top = {"command": shlex.join(command), "created": config.pop("created", "")}
+    write_text(out / CONFIG, f"# {command[1]} of nsfa {__version__}; the command repeats it.\n" + to_toml(top, config))
+
+
+def _set_flag(command: list[str], flag: str, value: Any) -> None:
+    if isinstance(value, bool):
+        if value and flag not in command:
+            command.append(flag)
+    elif flag in command:
+        command[command.index(flag) + 1] = str(value)
+    else:
+        command += [flag, str(value)]
+
+
+def report_options(config: Mapping[str, Any]) -> ReportOptions:
+    """The options of the results, as a run was started with."""
+    given: dict[str, Any] = dict(config.get("results", {}))
+    for name in ("annotations", "gene_sets"):
+        if name in given:
+            given[name] = Path(given[name])
+    known = {field.name for field in fields(ReportOptions)}
+    return ReportOptions(**{name: value for name, value in given.items() if name in known})
+
+
+def to_toml(top: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]]) -> str:
+    """Scalars, then tables of scalars; None is left out."""
+    parts = [_lines(top)]
+    parts += [f"[{name}]\n{_lines(values)}" for name, values in sections.items()]
+    return "\n".join(parts)
+
+
+def _lines(values: Mapping[str, Any]) -> str:
+    return "".join(f"{key} = {_value(value)}\n" for key, value in values.items() if value is not None)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (int, float)):
+        return repr(value)
+    # a JSON string is a TOML string, but for the delete character; file names may hold what is no text
+    text = str(value).encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,61 @@
+"""Formats that bring their own frame: parquet and AnnData's .h5ad."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from nsfa.readers.sheet import Sheet, readable, show, show_some
+
+
+def read_parquet(path: Path) -> Sheet:
+    """A frame: row names from its index or from a first column of text, numbers everywhere else."""
+    import pandas as pd
+
+    with readable(path, "parquet"):
+        frame = pd.read_parquet(path, engine="pyarrow")
+    rows = None if isinstance(frame.index, pd.RangeIndex) else [str(name) for name in frame.index]
+    if rows is None and frame.shape[1] and not pd.api.types.is_numeric_dtype(frame.dtypes.iloc[0]):
+        rows, frame = [str(name) for name in frame.iloc[:, 0]], frame.iloc[:, 1:]
+    for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
+        if not pd.api.types.is_numeric_dtype(dtype) or dtype.kind == "c":
+            raise ValueError(
+                f"every column of {path.name} after the row names must hold numbers. Got {dtype} in column "
+                f"{show(name)}; remove or convert that column."
+            )
+    if 0 in frame.shape:
+        raise ValueError(f"{path.name} must hold a table with values. Got {frame.shape[0]} × {frame.shape[1]}.")
+    return Sheet(frame.to_numpy(dtype=np.float64, na_value=np.nan), rows, [str(name) for name in frame.columns])
+
+
+def read_h5ad(path: Path, layer: str | None = None) -> Sheet:
+    """An AnnData file's X or a layer: samples (obs) × genes (var), sparse if it is."""
+    try:
+        import anndata
+    except ImportError:
+        raise ImportError("Reading .h5ad needs AnnData: pip install 'nsfa[anndata]'.") from None
+
+    with readable(path, "AnnData .h5ad"), warnings.catch_warnings():
+        # about names that repeat, which are made unique later
+        warnings.simplefilter("ignore")
+        adata = anndata.read_h5ad(path)
+    if layer is not None and layer not in adata.layers:
+        has = show_some(list(adata.layers)) or "none"
+        raise ValueError(f"{path.name} must have the layer {layer!r}. Got the layers: {has}.")
+    values = adata.X if layer is None else adata.layers[layer]
+    if values is None:
+        has = show_some(list(adata.layers)) or "none"
+        raise ValueError(f"{path.name} must have values in X. Got none; give a layer (there are: {has}).")
+    return Sheet(_real(values, path), list(adata.obs_names), list(adata.var_names), samples_in_rows=True)
+
+
+def _real(values: Any, path: Path) -> Any:
+    if values.dtype.kind not in "buif" or 0 in values.shape:
+        raise ValueError(
+            f"{path.name} must hold real values. Got {values.dtype}, {values.shape[0]} × {values.shape[1]}."
+        )
+    return sp.csr_array(values, dtype=np.float64) if sp.issparse(values) else np.asarray(values, dtype=np.float64)

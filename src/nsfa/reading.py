@@ -1,0 +1,66 @@
+"""How plots and the report read a result: which loadings to show, in which order, in which groups, in which words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nsfa.kernels import Floats, Ints
+from nsfa.posterior.consensus import Consensus
+
+MOST_GROUPS = 20
+OTHERS, UNLABELLED = "all other groups", "unlabelled"
+
+
+def likely_loadings(consensus: Consensus, threshold: float = 0.5) -> Floats:
+    """Mean loadings (n_features, K), zero where the inclusion probability is below the threshold."""
+    if not 0 <= threshold <= 1:
+        raise ValueError(f"threshold must lie between 0 and 1. Got {threshold!r}.")
+    return np.where(consensus.inclusion >= threshold, consensus.loadings, 0.0)
+
+
+def block_order(values: Floats, most: int) -> Ints:
+    """Rows by the column of their largest |entry|, then by that entry, falling; rows of zeros are left out.
+
+    Of more than ``most`` rows, the largest of each column are taken in turn.
+    """
+    used = np.flatnonzero(values.any(axis=1))
+    if len(used) == 0:
+        return used
+    column = np.abs(values[used]).argmax(axis=1)
+    entry = values[used, column]
+    order = np.lexsort((-np.abs(entry), column))
+    turn = np.arange(len(order)) - np.searchsorted(column[order], column[order])
+    kept = order[np.argsort(turn, kind="stable")[:most]]
+    out: Ints = used[kept[np.lexsort((-entry[kept], column[kept]))]]
+    return out
+
+
+def group_codes(groups: Any, n_samples: int) -> tuple[list[str], Ints]:
+    """Names of the groups, and each sample's place in them; unlabelled samples and pooled groups come last."""
+    if groups is None:
+        return [], np.zeros(n_samples, dtype=np.int64)
+    import pandas as pd
+
+    labels = pd.Categorical(groups).remove_unused_categories()
+    if len(labels) != n_samples:
+        raise ValueError(f"groups must have one label per sample, {n_samples}. Got {len(labels)}.")
+    names, codes = [str(name) for name in labels.categories], np.array(labels.codes, dtype=np.int64)
+    if len(names) > MOST_GROUPS:
+        sizes = np.bincount(codes[codes >= 0], minlength=len(names))
+        kept = np.sort(np.argsort(-sizes, kind="stable")[: MOST_GROUPS - 1])
+        place = np.full(len(names), len(kept))
+        place[kept] = np.arange(len(kept))
+        codes = np.where(codes < 0, -1, place[codes])
+        names = [names[g] for g in kept] + [OTHERS]
+    if (codes < 0).any():
+        codes = np.where(codes < 0, len(names), codes)
+        names = [*names, UNLABELLED]
+    return names, codes
+
+
+def percent(share: float) -> str:
+    """A share as text: 3.2 % below ten, else whole."""
+    value = 100.0 * share
+    return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"

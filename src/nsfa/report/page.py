@@ -1,0 +1,183 @@
+"""Putting the page together and writing it in one step."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nsfa.enrichment import GeneSets, enrich
+from nsfa.posterior import Posterior
+from nsfa.posterior.consensus import Consensus, evenly
+from nsfa.report import loadings, pack, samples, words
+
+SCRIPTS = ("data.js", "figures.js", "heatmap.js", "table.js", "genes.js", "scores.js", "start.js")
+TRACES = {"log_evidence": "log p(Y | G, ψ)", "n_factors": "factors K", "n_active": "active loadings"}
+MOST_TRACE_POINTS = 1000
+# enriched sets in the page: the best of each factor
+MOST_SETS = 25
+TOP_GENES = 8
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    posterior: Posterior,
+    *,
+    annotations: Any = None,
+    gene_sets: GeneSets | None = None,
+    settings: dict[str, Any] | None = None,
+    title: str | None = None,
+) -> None:
+    """Write the report of a fit: one HTML file that needs no network and nothing beside it.
+
+    Parameters
+    ----------
+    path
+        The file to write. It appears complete or not at all; an older one is replaced.
+    posterior
+        ``est.posterior_``, or the fitted estimator itself.
+    annotations : DataFrame, optional
+        A row per sample in the order of the fitted table; columns of labels or numbers; the index names the samples.
+    gene_sets
+        Names and genes, or the path of a GMT file: adds a table of enriched sets (see ``nsfa.enrichment.enrich``).
+    settings
+        Further names and values for the table of settings, shown first.
+    title
+        Heading of the page.
+    """
+    posterior = getattr(posterior, "posterior_", posterior)
+    if not hasattr(posterior, "consensus"):
+        raise TypeError(f"posterior must be a Posterior or a fitted estimator. Got {type(posterior).__name__}.")
+    frame = samples.check_annotations(annotations, posterior.data.shape[1])
+    _write(Path(path), render(posterior, frame, gene_sets, settings, title))
+
+
+def render(
+    posterior: Posterior, frame: Any, gene_sets: GeneSets | None, settings: dict[str, Any] | None, title: str | None
+) -> str:
+    """The whole page as text."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    consensus, diagnostics = posterior.consensus(), posterior.diagnostics()
+    enriched = None if gene_sets is None else _enriched(posterior, consensus, gene_sets)
+    data = {**_data(posterior, consensus, frame), "enrichment": enriched}
+    page = Environment(loader=PackageLoader("nsfa.report", "parts"), autoescape=True, undefined=StrictUndefined)
+    return page.get_template("page.html.j2").render(
+        title=title or "Sparse factor analysis: what was found",
+        verdict=words.verdict(posterior, diagnostics),
+        findings=words.findings(posterior, consensus),
+        facts=words.facts(posterior, consensus),
+        factors=_factor_rows(consensus),
+        diagnostics=diagnostics.table,
+        n_chains=len(posterior.chains),
+        data=data,
+        least=loadings.LEAST_INCLUSION,
+        settings=words.settings_table(posterior, settings),
+        methods=words.methods(posterior, consensus, diagnostics),
+        paper=words.PAPER,
+        software=words.SOFTWARE,
+        json=pack.to_json(data),
+        style=_part("parts", "style.css"),
+        plotly=_part("plotly", "plotly-cartesian.min.js"),
+        script="\n".join(['(() => {\n"use strict";', *(_part("parts", name) for name in SCRIPTS), "})();"]),
+    )
+
+
+def _part(folder: str, name: str) -> str:
+    return files("nsfa.report").joinpath(folder, name).read_text(encoding="utf-8")
+
+
+def _data(posterior: Posterior, consensus: Consensus, frame: Any) -> dict[str, Any]:
+    """What the figures and tables of the page are drawn from."""
+    spread = loadings.spread_of(posterior)
+    return {
+        "genes": list(consensus.feature_names),
+        "dense": posterior.spec.pattern == "dense",
+        "level": consensus.level,
+        "variance": np.clip(consensus.variance_explained, 0.0, 1.0).tolist(),
+        "k": _k_posterior(posterior),
+        "traces": _traces(posterior),
+        "shared": loadings.shared_variance(posterior, spread),
+        "entries": loadings.gene_lists(consensus),
+        "heatmap": loadings.heatmap(consensus, spread),
+        "samples": samples.scores(consensus, frame),
+    }
+
+
+def _k_posterior(posterior: Posterior) -> dict[str, Any] | None:
+    """Share of the draws with each number of factors, over all chains and in each; None where it was given."""
+    if posterior.spec.n_components is not None:
+        return None
+    counts = posterior.n_components
+    values = np.arange(counts.min(), counts.max() + 1)
+    chains = [[float((chain == k).mean()) for k in values] for chain in counts]
+    return {"values": values.tolist(), "share": np.mean(chains, axis=0).tolist(), "chains": chains}
+
+
+def _traces(posterior: Posterior) -> list[dict[str, Any]]:
+    """Traces of the quantities that vary, thinned to what a screen can show."""
+    out = []
+    for name, label in TRACES.items():
+        trace = posterior.trace(name)
+        some = evenly(trace.shape[1], MOST_TRACE_POINTS)
+        if np.ptp(trace) > 0:
+            shown = np.where(np.isfinite(trace), trace, np.nan)[:, some]
+            chains = [pack.array(chain, "float64") for chain in shown]
+            out.append({"label": label, "draw": pack.indices(some, trace.shape[1]), "chains": chains})
+    return out
+
+
+def _factor_rows(consensus: Consensus) -> list[dict[str, Any]]:
+    """The table of factors: how often each is found, how much it explains, and its first genes."""
+    out = []
+    for k in range(consensus.n_factors):
+        genes = consensus.genes(k)
+        top = [(consensus.feature_names[d], consensus.loadings[d, k] < 0) for d in genes[:TOP_GENES]]
+        found = consensus.chain_support[:, k] > 0.5
+        row = {
+            "number": k,
+            "support": float(consensus.support[k]),
+            "chains": f"{found.sum()} of {len(found)}",
+            "variance": float(consensus.variance_explained[k]),
+            "n_genes": len(genes),
+            "top": top,
+        }
+        out.append(row)
+    return out
+
+
+def _enriched(posterior: Posterior, consensus: Consensus, gene_sets: GeneSets) -> dict[str, Any]:
+    """The best gene sets of every factor; by ranks of the loadings where every gene is in every factor."""
+    method = "rank" if posterior.spec.pattern == "dense" else "hypergeometric"
+    table = enrich(consensus, gene_sets, method=method)
+    tested = len(table)
+    table = table[table["overlap"] > 0].groupby("factor").head(MOST_SETS)
+    effect = "score" if method == "rank" else "odds_ratio"
+    columns = ["factor", "gene_set", "overlap", "set_size", "list_size", effect, "direction", "p", "fdr", "genes"]
+    values = {name: table[name].tolist() for name in columns}
+    values[effect] = [value if np.isfinite(value) else None for value in values[effect]]
+    return {"method": method, "tested": tested, "effect": effect, "columns": values, "significant": int(
+        (table["fdr"] <= 0.05).sum()
+    )}  # fmt: skip
+
+
+def _write(path: Path, text: str) -> None:
+    """Write beside the target and rename, so that a reader never meets half a page."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder of the report must exist. Got {str(path.parent)!r}; create it first.")
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+        # the mode a plain open would have given: the file is for mailing and sharing
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

@@ -1,0 +1,200 @@
+"""The report in words: the verdict, what was found, what to do next, the methods sentence, and what to cite."""
+
+from __future__ import annotations
+
+import math
+import platform
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nsfa import __version__
+from nsfa.model import Priors
+from nsfa.posterior import Posterior
+from nsfa.posterior.consensus import Consensus
+from nsfa.posterior.diagnostics import ESS_LIMIT, RHAT_LIMIT, Diagnostics
+from nsfa.reading import percent
+
+PAPER = {
+    "authors": "Knowles, D. and Ghahramani, Z.",
+    "year": "2011",
+    "title": "Nonparametric Bayesian sparse factor models with application to gene expression modeling",
+    "journal": "The Annals of Applied Statistics",
+    "volume": "5(2B)",
+    "pages": "1534–1552",
+    "doi": "10.1214/10-AOAS435",
+}
+SOFTWARE = "nsfa: Bayesian sparse factor analysis for Python"
+MODELS = {
+    "nsfa": "nonparametric sparse factor analysis (NSFA)",
+    "sfa": "sparse factor analysis (SFA)",
+    "bfrm": "Bayesian factor regression modelling (BFRM)",
+    "fa": "factor analysis (FA)",
+    "afa": "factor analysis with a precision per factor (AFA)",
+    "fok": "factor analysis with a precision per loading (FOK)",
+}
+
+
+class Verdict(NamedTuple):
+    """Whether the results can be relied on: "good" or "caution", a headline, and sentences that explain it."""
+
+    tone: str
+    headline: str
+    sentences: list[str]
+
+
+def verdict(posterior: Posterior, diagnostics: Diagnostics) -> Verdict:
+    """The convergence verdict in plain words, with what to do next."""
+    n_chains, n_draws = posterior.n_components.shape
+    stopped = []
+    if not posterior.finished:
+        stopped = [
+            f"The run was stopped before its end: {n_draws:,} of {posterior.length.draws:,} draws per chain are here. "
+            "Resume it to complete them."
+        ]
+    if n_chains == 1:
+        return Verdict("caution", "One chain only: nothing to compare it with.", [*stopped, *_alone(diagnostics)])
+    if not diagnostics.converged:
+        known = not diagnostics.verdict.startswith("Not assessed")
+        headline = "The chains have not converged: take these results as provisional." if known else "Too few draws."
+        return Verdict("caution", headline, [*stopped, diagnostics.verdict, *_advice(posterior, diagnostics)])
+    if stopped:
+        return Verdict("caution", "Stopped early, but the chains agree so far.", [*stopped, diagnostics.verdict])
+    return Verdict("good", "The chains agree: the results can be read as one answer.", [diagnostics.verdict])
+
+
+def _alone(diagnostics: Diagnostics) -> list[str]:
+    halves = "agree" if diagnostics.converged else "do not agree well, or are too short to tell"
+    return [
+        "R-hat compares chains, so there is none for a single chain. "
+        f"The first and the second half of this one {halves}.",
+        "Fit again with at least two chains, better four, before relying on these results.",
+    ]
+
+
+def _advice(posterior: Posterior, diagnostics: Diagnostics) -> list[str]:
+    """What to run next, in numbers."""
+    length = posterior.length
+    if not all(math.isfinite(d.mean) for d in diagnostics.table):
+        return []
+    if max(d.rhat for d in diagnostics.table) > RHAT_LIMIT:
+        times, tune = 2, 2 * max(length.tune, 100)
+        why = "Until the chains agree, the number of factors, their support and the gene lists may still change."
+        return [f"What to do: fit again with tune={tune} and draws={times * length.draws}. {why}"]
+    thinnest = min(d.ess_bulk for d in diagnostics.table)
+    times = min(max(2, math.ceil(ESS_LIMIT / max(thinnest, 1.0))), 20)
+    return [f"What to do: draw about {times} times as many (draws={times * length.draws}). The chains agree, but their "
+            "averages are still rough."]  # fmt: skip
+
+
+def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
+    """How many factors, and how much they explain."""
+    k, n = posterior.n_components.ravel(), consensus.n_factors
+    out = [_count(posterior, n)]
+    if posterior.spec.n_components is None:
+        values, counts = np.unique(k, return_counts=True)
+        low, high = np.percentile(k, [5, 95], method="nearest")
+        within = f"90 % of the draws have {low}" + (f" to {high}." if high > low else ".")
+        share = percent(counts.max() / counts.sum())
+        out.append(f"The number of factors K was most often {values[counts.argmax()]} ({share} of draws); {within}")
+    if n:
+        total = percent(min(float(consensus.variance_explained.sum()), 1.0))
+        out.append(f"{'Together they explain' if n > 1 else 'It explains'} {total} of the variance.")
+    return out
+
+
+def _count(posterior: Posterior, n: int) -> str:
+    fixed = posterior.spec.n_components
+    if n == 0:
+        return (
+            "No factor was found in more than half of the draws: either no genes vary together beyond noise, or the "
+            "draws do not agree on any factor yet."
+        )
+    if fixed is None:
+        return f"{n} factor{'s were' if n > 1 else ' was'} found in more than half of the draws."
+    return f"The model was given {fixed} factor{'s' if fixed > 1 else ''}; {n} recur in more than half of the draws."
+
+
+def facts(posterior: Posterior, consensus: Consensus) -> list[tuple[str, str]]:
+    """The figures of the first screen: (value, what it is)."""
+    n_chains, n_draws = posterior.n_components.shape
+    return [
+        (f"{consensus.n_factors}", "factor" if consensus.n_factors == 1 else "factors"),
+        (f"{posterior.data.shape[1]:,}", "samples"),
+        (f"{posterior.data.n_features:,}", "genes"),
+        (percent(missing_share(posterior)), "missing"),
+        (f"{n_chains} × {n_draws:,}", "chains × draws"),
+        (duration(_seconds(posterior)), "sampling"),
+    ]
+
+
+def missing_share(posterior: Posterior) -> float:
+    """Share of the modelled table's entries that are missing."""
+    missing = posterior.data.missing
+    return 0.0 if missing is None else float(missing.mean())
+
+
+def _seconds(posterior: Posterior) -> float:
+    """Time of the slowest chain."""
+    return max(chain[-1].scalars.get("seconds", 0.0) for chain in posterior.chains)
+
+
+def duration(seconds: float) -> str:
+    """A time as one would say it."""
+    if seconds < 99.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    if seconds < 5970:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics) -> str:
+    """A paragraph that can be pasted into a paper."""
+    length, spec = posterior.length, posterior.spec
+    n_chains, n_draws = posterior.n_components.shape
+    holes = missing_share(posterior)
+    kept = "" if length.thin == 1 else f" (one of every {length.thin} sweeps)"
+    rhat = f"rank-normalised split R-hat (at most {max(d.rhat for d in diagnostics.table):.3f}) and "
+    ess = min(d.ess_bulk for d in diagnostics.table)
+    sentences = [
+        f"We fitted {MODELS.get(spec.name, spec.name)} of Knowles and Ghahramani (2011) with nsfa {__version__} to "
+        f"{posterior.data.shape[1]:,} samples × {posterior.data.n_features:,} genes"
+        + (f" ({percent(holes)} of entries missing and integrated out)." if holes else "."),
+        f"We ran {n_chains} Markov chain{'s' if n_chains > 1 else ''} of {length.tune:,} warm-up sweeps and "
+        f"{n_draws:,} kept draws{kept}{' each' if n_chains > 1 else ''} (seed {posterior.seed}).",
+        f"Convergence was judged by {rhat if n_chains > 1 else ''}effective sample size (at least {ess:.0f}) of "
+        "quantities that do not depend on factor labels (Vehtari et al., 2021).",
+        f"Factors were matched over draws; {_kept(consensus.n_factors)} found in more than half of the draws.",
+    ]
+    if spec.pattern != "dense" and consensus.n_factors:
+        sentences.append("Genes were assigned to factors at a Bayesian false-discovery rate of 5 %.")
+    return " ".join(sentences)
+
+
+def _kept(n: int) -> str:
+    return f"we kept the {n}" if n else "none was"
+
+
+def _priors(priors: Priors) -> str:
+    known = {Priors(): "default", Priors.paper(): "the paper's"}
+    return known.get(priors, str(priors))
+
+
+def settings_table(posterior: Posterior, settings: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """What was run: the caller's settings first, then those of the fit."""
+    spec, length = posterior.spec, posterior.length
+    own = {
+        "model": spec.name.upper(),
+        "number of factors": "inferred" if spec.n_components is None else spec.n_components,
+        **({} if spec.pattern == "dense" else {"concentration α": spec.concentration}),
+        "noise": spec.noise,
+        "chains": len(posterior.chains),
+        "tune": length.tune,
+        "draws": length.draws,
+        "thin": length.thin,
+        "seed": posterior.seed,
+        "priors": _priors(spec.priors),
+        "versions": f"nsfa {__version__}, NumPy {np.__version__}, Python {platform.python_version()}",
+    }
+    given = {str(name): value for name, value in (settings or {}).items()}
+    return [(name, str(value)) for name, value in {**given, **{k: v for k, v in own.items() if k not in given}}.items()]

@@ -1,0 +1,84 @@
+"""``nsfa resume`` and ``nsfa report``."""
+
+import shutil
+import tomllib
+
+import pytest
+
+from command import read_json, run
+
+DERIVED = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "imputed.csv", "diagnostics.json")
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    """A copy of the finished run, to change."""
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
+def test_added_draws_are_those_of_a_longer_run(copy, finished, tmp_path):
+    found = read_json(run("resume", copy, "--draws", "7", "--json"))
+    assert found["draws_per_chain"] == 17 and found["finished"]
+    config = tomllib.loads((copy / "config.toml").read_text())
+    assert config["sampling"]["draws"] == 17 and "--draws 17" in config["command"]
+    table, sets, samples = (finished.parent / name for name in ("table.csv", "sets.gmt", "samples.csv"))
+    long = ["--chains", "2", "--tune", "10", "--draws", "17"]
+    run("fit", table, "-o", tmp_path / "long", *long, "--impute", "--gene-sets", sets, "--annotations", samples)
+    for name in DERIVED:
+        assert (copy / name).read_bytes() == (tmp_path / "long" / name).read_bytes(), name
+
+
+def test_resuming_a_finished_run_writes_the_results_anew(copy):
+    before = {name: (copy / name).read_bytes() for name in DERIVED}
+    for name in (*DERIVED, "report.html"):
+        (copy / name).unlink()
+    run("resume", copy)
+    assert {name: (copy / name).read_bytes() for name in DERIVED} == before
+    assert (copy / "report.html").exists()
+
+
+def test_report_is_rebuilt_from_the_directory_alone(copy, finished, tmp_path):
+    """... even if it was moved, and the table, the annotations and the gene sets are gone."""
+    moved = copy.rename(tmp_path / "elsewhere")
+    config = (moved / "config.toml").read_text().replace(str(finished.parent), "/nowhere")
+    (moved / "config.toml").write_text(config)
+    (moved / "report.html").unlink()
+    shutil.rmtree(moved / "figures")
+    result = run("report", moved, "--title", "Another title")
+    html = (moved / "report.html").read_text(encoding="utf-8")
+    assert "Another title" in html and "sample14" in html
+    assert len(list((moved / "figures").glob("*.png"))) >= 5
+    assert str(moved / "report.html") in result.stdout
+    assert tomllib.loads((moved / "config.toml").read_text())["results"]["title"] == "Another title"
+
+
+def test_report_does_without_the_files_it_can_do_without(copy):
+    for name in ("config.toml", "samples.csv", "gene_sets.gmt"):
+        (copy / name).unlink()
+    run("report", copy)
+    assert (copy / "scores.csv").read_text().splitlines()[1].startswith("sample 0,")
+
+
+@pytest.mark.parametrize("command", ["resume", "report"])
+def test_a_directory_without_a_run_is_refused(command, tmp_path):
+    assert "nsfa fit" in run(command, tmp_path, code=1).stderr
+    assert "nsfa fit" in run(command, tmp_path / "nowhere", code=1).stderr
+
+
+def test_damage_is_a_sentence(copy):
+    (copy / "config.toml").write_text("title = [")
+    assert "TOML" in run("report", copy, code=1).stderr
+    (copy / "config.toml").unlink()
+    for path in (copy / "draws").iterdir():
+        if path.is_file():
+            path.write_bytes(b"rubbish")
+    for command in ("resume", "report"):
+        assert run(command, copy, code=1).stderr.startswith("Error: ")
+
+
+def test_info_of_a_run(copy):
+    said = run("info", copy).stdout
+    assert "finished" in said and "Not converged" in said and "loadings.csv" in said
+    found = read_json(run("info", copy, "--json"))
+    assert found["samples"] == 15 and found["genes"] == 12 and found["draws_per_chain"] == found["draws_wanted"] == 10
+    assert found["state"] == "finished" and found["chains"] == 2

@@ -1,0 +1,180 @@
+"""``nsfa fit``: what it writes, says and refuses."""
+
+import json
+import shlex
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nsfa
+from command import TINY, read_json, run, write_table
+from nsfa.cli import memory
+
+TABLES = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "imputed.csv")
+
+
+def test_every_file_of_a_run_is_there_and_agrees_with_the_draws(finished):
+    posterior = nsfa.load(finished / "draws")
+    consensus = posterior.consensus()
+    loadings = pd.read_csv(finished / "loadings.csv", index_col="gene")
+    assert list(loadings.index) == [f"gene{d}" for d in range(12)]
+    np.testing.assert_allclose(loadings.to_numpy(), consensus.loadings, rtol=1e-5, atol=1e-12)
+    inclusion = pd.read_csv(finished / "inclusion.csv", index_col="gene")
+    np.testing.assert_allclose(inclusion.to_numpy(), consensus.inclusion, rtol=1e-5)
+    scores = pd.read_csv(finished / "scores.csv", index_col="sample")
+    assert list(scores.index) == [f"sample{n}" for n in range(15)]
+    np.testing.assert_allclose(scores.to_numpy(), consensus.scores, rtol=1e-5, atol=1e-12)
+    factors = pd.read_csv(finished / "factors.csv")
+    assert len(factors) == consensus.n_factors == loadings.shape[1]
+    assert {"factor", "support", "variance_explained", "genes_at_5_percent_fdr"} <= set(factors)
+    diagnostics = json.loads((finished / "diagnostics.json").read_text())
+    assert diagnostics["verdict"] == posterior.diagnostics().verdict
+    assert (finished / "report.html").stat().st_size > 1000
+    figures = {path.stem for path in (finished / "figures").glob("*.png")}
+    assert {"n_components", "traces", "loadings", "variance_explained", "scores"} <= figures
+    assert not list(finished.rglob("*.part"))
+
+
+def test_imputed_holds_what_was_observed_and_fills_the_rest(finished):
+    filled = pd.read_csv(finished / "imputed.csv", index_col="sample")
+    given = pd.read_csv(finished.parent / "table.csv", index_col="gene").T
+    assert given.isna().to_numpy().any() and not filled.isna().to_numpy().any()
+    seen = given.notna().to_numpy()
+    np.testing.assert_allclose(filled.to_numpy()[seen], given.to_numpy()[seen], rtol=1e-5, atol=1e-9)
+
+
+def test_the_command_in_config_repeats_the_run(finished, tmp_path):
+    config = tomllib.loads((finished / "config.toml").read_text())
+    assert config["sampling"] == {"chains": 2, "tune": 10, "draws": 10, "thin": 1, "seed": 0}
+    assert config["input"]["checksum"].startswith("sha256:") and config["input"]["missing_entries"] > 0
+    assert config["estimator"]["class"] == "NSFA" and config["versions"]["nsfa"] == nsfa.__version__
+    words = shlex.split(config["command"])
+    assert words[:2] == ["nsfa", "fit"] and words[words.index("-o") + 1] == str(finished)
+    words[words.index("-o") + 1] = str(tmp_path / "again")
+    run(*words[1:])
+    for name in TABLES:
+        assert (tmp_path / "again" / name).read_bytes() == (finished / name).read_bytes(), name
+
+
+def test_what_is_said_and_what_is_json(table, tmp_path):
+    said = run("fit", table, "-o", tmp_path / "a", *TINY, "--no-report")
+    assert "more than half of the draws" in said.stdout and "Tables: " in said.stdout
+    assert "chain 1" in said.stderr and "chain 2" not in said.stderr
+    assert not (tmp_path / "a" / "report.html").exists()
+    found = read_json(run("fit", table, "-o", tmp_path / "b", *TINY, "--no-report", "--json"))
+    assert found["n_components"] >= 0 and sum(found["n_components_posterior"].values()) == pytest.approx(1)
+    assert found["converged"] is False and found["verdict"].startswith("Not converged")
+    assert found["output"] == str(tmp_path / "b") and "loadings.csv" in found["files"]
+    assert all((tmp_path / "b" / name).exists() for name in found["files"])
+    silent = run("fit", table, "-o", tmp_path / "c", *TINY, "--no-report", "--quiet")
+    assert silent.output == ""
+
+
+def test_the_verdict_decides_the_exit_code_only_when_asked(table, tmp_path):
+    result = run("fit", table, "-o", tmp_path / "out", *TINY, "--no-report", "--require-convergence", code=2)
+    assert f"nsfa resume {tmp_path / 'out'} --draws" in result.stdout
+    assert (tmp_path / "out" / "loadings.csv").exists()
+
+
+def test_fixed_models_and_settings_reach_the_estimator(table, tmp_path):
+    options = [
+        "--model",
+        "sfa",
+        "--n-components",
+        "3",
+        "--concentration",
+        "2",
+        "--noise",
+        "isotropic",
+        "--scale",
+        "none",
+    ]
+    run("fit", table, "-o", tmp_path / "out", *TINY, "--no-report", "--prior", "paper", "--seed", "5", *options)
+    posterior = nsfa.load(tmp_path / "out" / "draws")
+    assert (posterior.n_components == 3).all() and posterior.seed == 5
+    assert posterior.spec.noise == "isotropic" and posterior.spec.concentration == 2
+    assert posterior.spec.priors == nsfa.Priors.paper()
+
+
+def test_filters_reach_the_reader(table, tmp_path):
+    (tmp_path / "genes.txt").write_text("gene1\ngene4\ngene7\ngene9\n")
+    out = tmp_path / "out"
+    run("fit", table, "-o", out, *TINY, "--no-report", "--genes", tmp_path / "genes.txt", "--top-genes", "3")
+    kept = pd.read_csv(out / "loadings.csv", index_col="gene").index
+    assert len(kept) == 3 and set(kept) < {"gene1", "gene4", "gene7", "gene9"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--n-components", "3"], "nsfa infers it"),
+        (["--model", "fa"], "must have --n-components"),
+        (["--model", "fa", "--n-components", "2", "--concentration", "1"], "is for nsfa and sfa"),
+        (["--concentration", "many"], "must be a number or infer"),
+        (["--concentration", "-1"], "concentration must be"),
+        (["--jobs", "0"], "--jobs must not be 0"),
+        (["--chains", "0"], "--chains"),
+        (["--model", "pca"], "--model"),
+        (["--no-such-option"], "no-such-option"),
+        (["--annotations", "nowhere.csv"], "nowhere.csv"),
+        (["--gene-sets", "nowhere.gmt"], "nowhere.gmt"),
+    ],
+)
+def test_wrong_options_are_one_sentence_and_leave_nothing_behind(table, tmp_path, options, words):
+    result = run("fit", table, "-o", tmp_path / "deep" / "out", *TINY, *options, code=1)
+    assert words in " ".join(result.stderr.split()) and result.stdout == ""
+    assert not (tmp_path / "deep").exists()
+
+
+def test_a_table_that_cannot_be_fitted_leaves_nothing_behind(tmp_path):
+    (tmp_path / "bad.csv").write_text("gene,a,b,c\nx,1,2,inf\ny,3,4,5\n")
+    run("fit", tmp_path / "bad.csv", "-o", tmp_path / "deep" / "out", *TINY, code=1)
+    assert not (tmp_path / "deep").exists()
+    assert "nowhere.csv" in run("fit", tmp_path / "nowhere.csv", "-o", tmp_path / "out", code=1).stderr
+    assert "--output" in run("fit", tmp_path / "bad.csv", code=1).stderr
+
+
+def test_nothing_is_overwritten_without_force(table, tmp_path):
+    out = tmp_path / "out"
+    run("fit", table, "-o", out, *TINY, "--no-report", "--seed", "1")
+    (out / "notes.txt").write_text("mine")
+    before = (out / "loadings.csv").read_bytes()
+    refused = run("fit", table, "-o", out, *TINY, "--no-report", "--seed", "2", code=1)
+    assert "--force" in refused.stderr and (out / "loadings.csv").read_bytes() == before
+    # a run that cannot begin gives the earlier one back
+    (tmp_path / "bad.csv").write_text("gene,a,b,c\nx,1,2,inf\ny,3,4,5\n")
+    run("fit", tmp_path / "bad.csv", "-o", out, *TINY, "--force", code=1)
+    assert (out / "loadings.csv").read_bytes() == before and nsfa.load(out / "draws").seed == 1
+    run("fit", table, "-o", out, *TINY, "--no-report", "--seed", "2", "--force")
+    assert nsfa.load(out / "draws").seed == 2 and (out / "notes.txt").read_text() == "mine"
+    assert sorted(path.name for path in out.glob(".*")) == []
+
+
+def test_force_never_touches_a_directory_that_is_no_run(table, tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "loadings.csv").write_text("years of work")
+    result = run("fit", table, "-o", tmp_path / "thesis", *TINY, "--force", code=1)
+    assert "not of a run" in result.stderr
+    assert (tmp_path / "thesis" / "loadings.csv").read_text() == "years of work"
+    assert "must be a directory" in run("fit", table, "-o", table, *TINY, "--force", code=1).stderr
+
+
+def test_what_does_not_fit_into_memory_is_said_with_the_number(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 1e6)
+    words = run("fit", table, "-o", tmp_path / "out", *TINY, code=1).stderr
+    assert "0.0 GB are available" in words and "--top-genes" in words and not (tmp_path / "out").exists()
+    run("fit", table, "-o", tmp_path / "out", *TINY, "--no-report", "--ignore-memory")
+    monkeypatch.setattr(memory, "available", lambda: None)
+    run("fit", table, "-o", tmp_path / "other", *TINY, "--no-report")
+
+
+def test_a_gene_named_like_a_script_is_text_in_the_report(tmp_path):
+    bad = "<script>alert(1)</script>"
+    names = [bad, "=cmd()", "[red]x[/red]", "a,b", 'a"b', *(f"gene{i}" for i in range(7))]
+    table = write_table(tmp_path / "table.csv", names=names)
+    run("fit", table, "-o", tmp_path / "out", *TINY, "--title", f"{bad} & more")
+    html = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert bad not in html and "alert(1)" in html
+    assert list(pd.read_csv(tmp_path / "out" / "loadings.csv")["gene"]) == names

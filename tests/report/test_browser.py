@@ -1,0 +1,235 @@
+"""The report in a real browser: nothing fails, nothing is fetched, and what can be clicked works."""
+
+import io
+import os
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nsfa.report import write_report
+from report_cases import made_up
+
+SCRIPT = "<script>alert(1)</script>"
+NAMES = ["chromium", "chromium-browser", "google-chrome"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium of the system; NSFA_CHROMIUM names another."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = os.environ.get("NSFA_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        pytest.skip("no Chromium found: install chromium, or set NSFA_CHROMIUM")
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=path, args=["--no-sandbox"] if os.name == "posix" else [])
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page with everything that went wrong on it."""
+
+    def __init__(self, browser, path, **settings):
+        self.page = browser.new_page(**settings)
+        self.wrong, self.fetched = [], []
+        self.page.on("console", lambda m: self.wrong.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda e: self.wrong.append(str(e)))
+        self.page.on("dialog", lambda d: (self.wrong.append(d.message), d.dismiss()))
+        self.page.on("request", lambda r: None if r.url.startswith(("data:", "blob:")) else self.fetched.append(r.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-drawn]", state="attached", timeout=60_000)
+
+    def becomes(self, expression, value):
+        """Wait for a value: the page's policy forbids what Playwright's own waiting would evaluate in it."""
+        for _ in range(100):
+            if self.page.evaluate(expression) == value:
+                return
+            self.page.wait_for_timeout(50)
+        assert self.page.evaluate(expression) == value
+
+    def cells(self, column, table="gene-table"):
+        return self.page.locator(f"#{table} tbody tr td:nth-child({column})").all_text_contents()
+
+    def saved(self, button):
+        with self.page.expect_download() as download:
+            self.page.click(button)
+        with open(download.value.path(), encoding="utf-8") as file:
+            return download.value.suggested_filename, pd.read_csv(io.StringIO(file.read()))
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    """A report with all its parts, and the consensus it shows."""
+    names = (SCRIPT, '=TP53,"x"', "a & b", *(f"GENE{d}" for d in range(57)))
+    posterior = made_up(4, 60, 30, names=names, seed=1)
+    consensus = posterior.consensus()
+    # the gene with the awkward name is surely in factor 0, and the most certain of it
+    consensus.inclusion[:3, 0], consensus.loadings[0, 0] = 1.0, 9.0
+    notes = pd.DataFrame(
+        {"type": ["<b>a</b>", "b", "c"] * 10, "age": np.arange(30) / 7, "id": [f"p{i}" for i in range(30)]},
+        index=[f"{SCRIPT} {i}" for i in range(30)],
+    )
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    sets = {f"{SCRIPT} set": list(names[:8]), "other": list(names[20:40])}
+    write_report(path, posterior, annotations=notes, gene_sets=sets, settings={SCRIPT: SCRIPT}, title=SCRIPT)
+    return path, consensus
+
+
+@pytest.fixture(scope="module")
+def visit(browser, case):
+    return Visit(browser, case[0], viewport={"width": 1280, "height": 900})
+
+
+def listed(consensus, k):
+    return {*consensus.genes(k, 0.2), *np.flatnonzero(consensus.inclusion[:, k] >= 0.05)}
+
+
+def factor(visit, value, rate="0.05", search=""):
+    visit.page.select_option("#gene-factor", value)
+    visit.page.select_option("#gene-rate", rate)
+    visit.page.fill("#gene-search", search)
+
+
+def test_every_figure_is_drawn_without_an_error_or_a_request(visit, case):
+    ids = ["k", "variance", "heatmap", "shared", "scores", "levels", "explained", "traces"]
+    assert [i for i in ids if visit.page.locator(f"#plot-{i} .main-svg").count() == 0] == []
+    assert visit.wrong == []
+    assert visit.fetched == [case[0].as_uri()]
+
+
+def test_names_are_text_everywhere(visit):
+    assert visit.page.title() == SCRIPT
+    assert visit.page.locator("h1").inner_text() == SCRIPT
+    assert SCRIPT in visit.page.locator("#factor-table").inner_text()
+    factor(visit, "0")
+    assert visit.cells(1)[0] == SCRIPT
+    assert f"{SCRIPT} set" in visit.cells(2, "set-table")
+    assert visit.page.locator("script").count() == 3 and visit.wrong == []
+
+
+def test_the_list_is_that_of_the_consensus_and_sorts(visit, case):
+    consensus = case[1]
+    factor(visit, "1")
+    genes = consensus.genes(1, 0.05)
+    expected = [consensus.feature_names[d] for d in genes]
+    assert visit.cells(1) == expected[:25]
+    visit.page.click("#gene-table th:has-text('loading') button")
+    falling = genes[np.argsort(-consensus.loadings[genes, 1])]
+    assert visit.cells(1) == [consensus.feature_names[d] for d in falling][:25]
+    visit.page.click("#gene-table th:has-text('loading') button")
+    assert visit.cells(1) == [consensus.feature_names[d] for d in falling[::-1]][:25]
+    assert visit.page.get_attribute("#gene-table th:has-text('loading')", "aria-sort") == "ascending"
+    visit.page.click("#gene-table th:has-text('gene') button")
+    numbers = [int(name[4:]) for name in visit.cells(1) if name.startswith("GENE")]
+    assert numbers == sorted(numbers)
+
+
+def test_a_search_finds_the_factors_of_a_gene(visit, case):
+    consensus = case[1]
+    where = [k for k in range(4) if 10 in listed(consensus, k)]
+    factor(visit, "all", "1", "gene7")
+    assert set(visit.cells(1)) == {"GENE7"}
+    assert sorted(map(int, visit.cells(2))) == where
+    factor(visit, "all", "1", "gene7, gene8")
+    assert set(visit.cells(1)) == {"GENE7", "GENE8"}
+    factor(visit, "0", "1", "nonsense")
+    assert "No gene of the table has such a name" in visit.page.inner_text("#gene-words")
+
+
+def test_downloads_hold_the_numbers(visit, case):
+    consensus = case[1]
+    factor(visit, "2", "0.1")
+    name, table = visit.saved("#gene-download")
+    genes = consensus.genes(2, 0.1)
+    assert name == "factor-2.csv" and len(table) == len(genes)
+    table = table.set_index("gene").loc[[consensus.feature_names[d] for d in genes]]
+    np.testing.assert_allclose(table["loading"], consensus.loadings[genes, 2], atol=2e-4)
+    np.testing.assert_allclose(table["inclusion_probability"], consensus.inclusion[genes, 2], atol=1e-4)
+    name, table = visit.saved("#all-download")
+    assert name == "all-genes.csv" and len(table) == sum(len(listed(consensus, k)) for k in range(4))
+    assert {SCRIPT, '=TP53,"x"', "a & b"} <= set(table["gene"])
+    name, table = visit.saved("#score-download")
+    np.testing.assert_allclose(table.iloc[:, 1:], consensus.scores, atol=1e-3)
+
+
+def test_the_heatmap_names_gene_factor_loading_and_probability(visit):
+    page = visit.page
+    page.locator("#plot-heatmap").scroll_into_view_if_needed()
+    # the first row is the gene with the largest loading of factor 0
+    area = page.locator("#plot-heatmap .nsewdrag").first.bounding_box()
+    page.mouse.move(area["x"] + area["width"] / 8, area["y"] + 3)
+    text = page.locator("#plot-heatmap .hoverlayer text").first
+    text.wait_for(timeout=5000)
+    assert text.text_content().replace(" ", " ").startswith(f"factor 0: {SCRIPT}")
+    assert "loading 9.00" in text.text_content() and "P(in factor) 1" in text.text_content()
+    # a grey cell speaks too
+    row = page.evaluate("document.getElementById('plot-heatmap').data[0].z.findIndex((row) => row[3] === null)")
+    rows = page.evaluate("document.getElementById('plot-heatmap').data[0].z.length")
+    page.mouse.move(area["x"] + area["width"] * 7 / 8, area["y"] + (row + 0.5) * area["height"] / rows)
+    page.locator("#plot-heatmap .hoverlayer text:has-text('factor 3: ')").wait_for(timeout=5000)
+
+
+def test_the_heatmap_zooms_and_changes(visit):
+    page = visit.page
+    ticks = "document.getElementById('plot-heatmap').layout.yaxis.ticktext.length"
+    every = page.evaluate(ticks)
+    page.evaluate("Plotly.relayout('plot-heatmap', {'yaxis.range': [9.5, -0.5]})")
+    visit.becomes(ticks, 10)
+    page.click("#heatmap-reset")
+    visit.becomes(ticks, every)
+    for what, values in {"colour": ["scaled", "inclusion"], "order": ["clusters", "blocks"]}.items():
+        for value in values:
+            page.select_option(f"#heatmap-{what}", value)
+    assert visit.wrong == []
+
+
+def test_scores_are_coloured_by_annotation(visit):
+    page = visit.page
+    assert page.locator("#score-colour option").all_text_contents() == ["type", "age", "none"]
+    assert "all differ: id" in page.inner_text("#scores")
+    page.select_option("#score-colour", label="type")
+    assert page.locator("#plot-scores .legendtext").all_text_contents()[0] == "<b>a</b> (10)"
+    for label in ("age", "none"):
+        page.select_option("#score-colour", label=label)
+        page.select_option("#score-y", "order")
+    assert visit.wrong == []
+
+
+def test_a_factor_of_the_table_opens_its_genes(visit):
+    visit.page.click("#factor-table [data-factor='3']")
+    assert visit.page.input_value("#gene-factor") == "3"
+
+
+def test_a_phone_scrolls_only_downwards(browser, case):
+    phone = Visit(browser, case[0], viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    assert phone.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert phone.wrong == []
+
+
+def test_printing_draws_everything_within_the_page(browser, case):
+    visit = Visit(browser, case[0])
+    assert len(visit.page.pdf(format="A4")) > 50_000
+    visit.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    widths = visit.page.evaluate(
+        "[...document.querySelectorAll('.plot .main-svg')].map(s => s.getBoundingClientRect().width)"
+    )
+    assert widths and max(widths) <= 680
+    assert visit.wrong == []
+
+
+@pytest.mark.parametrize("kind", ["none", "one", "dense", "large"])
+def test_other_fits_open_too(browser, tmp_path, kind):
+    posterior = {
+        "none": lambda: made_up(0, 20, 10, chains=1),
+        "one": lambda: made_up(1, 20, 10, chains=1),
+        "dense": lambda: made_up(2, 20, 10, model="fa"),
+        "large": lambda: made_up(80, 20_000, 60, draws=50),
+    }[kind]()
+    path = tmp_path / "report.html"
+    write_report(path, posterior)
+    assert path.stat().st_size < 15e6
+    visit = Visit(browser, path)
+    assert visit.wrong == [] and visit.fetched == [path.as_uri()]
+    assert (visit.page.locator("#gene-table tbody tr").count() > 0) == (kind != "none")

@@ -1,0 +1,244 @@
+"""The report as a file: what it says, that nothing in it is read as markup, and how large it is."""
+
+import base64
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nsfa import AFA, BFRM, NSFA, SFA
+from nsfa.chain import Length
+from nsfa.datasets import make_sparse_factors
+from nsfa.report import loadings, pack, page, samples, words, write_report
+from report_cases import made_up
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "<script>alert(1)</script>"
+
+
+def written(tmp_path, posterior, **settings):
+    path = tmp_path / "report.html"
+    write_report(path, posterior, **settings)
+    return path.read_text(encoding="utf-8")
+
+
+def data_of(text):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S).group(1))
+
+
+def array_of(entries, name, kind):
+    return np.frombuffer(base64.b64decode(entries[name]["base64"]), kind)
+
+
+def words_of(text):
+    """The page's text without scripts and tags."""
+    text = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.S)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    data = make_sparse_factors(40, 20, 2, density=0.4, snr=20, missing=0.1, random_state=0)
+    X = pd.DataFrame(data.X, columns=[f"g{d}" for d in range(20)])
+    return data, NSFA(chains=2, tune=200, draws=100, random_state=0).fit(X)
+
+
+def test_a_fit_is_told_in_words(fitted, tmp_path):
+    data, model = fitted
+    text = words_of(written(tmp_path, model))
+    assert model.posterior_.diagnostics().verdict in text.replace("&lt;", "<")
+    assert f"{model.n_components_} factors were found in more than half of the draws" in text
+    missing = f"missing {100 * np.isnan(data.X).mean():.0f} %"
+    for fact in ("samples 40", "genes 20", missing, "chains × draws 2 × 100"):
+        assert fact in text
+    assert (
+        "10.1214/10-AOAS435" in text and "We ran 2 Markov chains of 200 warm-up sweeps and 100 kept draws each" in text
+    )
+
+
+def test_the_page_holds_the_lists_of_the_consensus(fitted, tmp_path):
+    consensus = fitted[1].posterior_.consensus()
+    entries = data_of(written(tmp_path, fitted[1].posterior_))["entries"]
+    kinds = {"gene": "<u2", "loading": "<i2", "inclusion": "<u2"}
+    gene, loading, inclusion = (array_of(entries, name, kind) for name, kind in kinds.items())
+    for k in range(consensus.n_factors):
+        own = slice(entries["start"][k], entries["start"][k + 1])
+        for rate in ("0.01", "0.05", "0.1", "0.2"):
+            cut = entries["cuts"][rate][k]
+            np.testing.assert_array_equal(gene[own][:cut], consensus.genes(k, float(rate)))
+        np.testing.assert_allclose(
+            loading[own] * entries["step"][k], consensus.loadings[gene[own], k], atol=entries["step"][k]
+        )
+        np.testing.assert_allclose(inclusion[own] / 65535, consensus.inclusion[gene[own], k], atol=1e-5)
+        left_out = np.setdiff1d(np.arange(20), gene[own])
+        assert (consensus.inclusion[left_out, k] < 0.05).all()
+
+
+def test_no_name_is_read_as_markup(tmp_path):
+    names = (SCRIPT, "</script><b>", "a&b\u2028c", *(f"g{d}" for d in range(17)))
+    posterior = made_up(2, 20, 10, names=names)
+    posterior.consensus().inclusion[:3] = 1.0
+    notes = pd.DataFrame({SCRIPT: [SCRIPT, "x"] * 5}, index=[SCRIPT, *"bcdefghij"])
+    sets = {SCRIPT: names[:5]}
+    text = written(tmp_path, posterior, annotations=notes, gene_sets=sets, settings={SCRIPT: SCRIPT}, title=SCRIPT)
+    assert (
+        SCRIPT not in text
+        and "</script><b>" not in text
+        and "\u2028" not in text.split('id="data">')[1].split("</script>")[0]
+    )
+    assert text.count("<script") == 3
+    data = data_of(text)
+    assert data["genes"][:3] == list(names[:3]) and data["samples"]["annotations"][0]["levels"] == [SCRIPT, "x"]
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+def test_nothing_points_outside_but_the_doi(tmp_path):
+    text = written(tmp_path, made_up())
+    markup = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.S)
+    assert re.findall(r'(?:src|href)="(?!#|data:)([^"]*)"', markup) == ["https://doi.org/10.1214/10-AOAS435"]
+
+
+def test_no_factor_is_a_page_too(tmp_path):
+    text = words_of(written(tmp_path, made_up(0, 20, 10), gene_sets={"a": ["GENE1", "GENE2", "GENE3"]}))
+    assert "No factor was found in more than half of the draws" in text and "What to check" in text
+    assert "No gene set could be tested" in text and "none was found in more than half" in text
+
+
+def test_one_chain_has_no_rhat(tmp_path):
+    text = words_of(written(tmp_path, made_up(2, 20, 10, chains=1)))
+    assert "One chain only" in text and "there is none for a single chain" in text
+    assert "R-hat (at most" not in text and "1.0 of 1" not in text
+
+
+def test_verdicts_say_what_to_do_next(tmp_path):
+    good = made_up(draws=400)
+    assert words.verdict(good, good.diagnostics()).tone == "good"
+    stopped = replace(good, finished=False, length=Length(100, 900))
+    told = words.verdict(stopped, good.diagnostics())
+    assert told.tone == "caution" and "400 of 900 draws per chain" in told.sentences[0]
+    short = made_up(draws=20)
+    told = words.verdict(short, short.diagnostics())
+    assert told.tone == "caution" and "What to do: " in told.sentences[-1] and "draws=" in told.sentences[-1]
+    few = made_up(draws=3)
+    assert words.verdict(few, few.diagnostics()).headline == "Too few draws."
+
+
+def test_chains_that_disagree_are_advised_to_run_longer():
+    posterior = made_up(draws=400)
+    for i, chain in enumerate(posterior.chains):
+        for draw in chain:
+            draw.scalars["log_evidence"] += 10 * i
+    told = words.verdict(posterior, posterior.diagnostics())
+    assert told.sentences[-1].startswith("What to do: fit again with tune=200 and draws=800.")
+
+
+@pytest.mark.parametrize("estimator", [SFA(2), AFA(2), BFRM(2)], ids=lambda e: type(e).__name__)
+def test_other_models_and_tables_without_names(estimator, fitted, tmp_path):
+    posterior = estimator.set_params(chains=2, tune=30, draws=20, random_state=0).fit(fitted[0].X).posterior_
+    text = written(tmp_path, posterior, gene_sets={"a": [f"feature {d}" for d in range(6)]})
+    data = data_of(text)
+    assert data["k"] is None and data["genes"][3] == "feature 3"
+    assert data["dense"] == isinstance(estimator, AFA) == ("P(in factor)" not in words_of(text))
+    assert data["enrichment"]["method"] == ("rank" if data["dense"] else "hypergeometric")
+    assert "The model was given 2 factors" in text
+
+
+def test_a_large_report_is_small(tmp_path):
+    posterior = made_up(80, 20_000, 100, draws=20)
+    text = written(tmp_path, posterior)
+    assert len(text.encode()) < 15e6
+    data = data_of(text)
+    assert data["heatmap"]["n"] == 2000 < data["heatmap"]["of"]
+
+
+def test_too_many_entries_keep_the_certain_ones(monkeypatch):
+    consensus = made_up(3, 50, 10, density=0.5).consensus()
+    monkeypatch.setattr(loadings, "MOST_ENTRIES", 40)
+    lists = loadings.gene_lists(consensus)
+    kept = array_of(lists, "inclusion", "<u2") / 65535
+    assert not lists["complete"] and len(kept) == 40
+    np.testing.assert_allclose(np.sort(kept), np.sort(consensus.inclusion.ravel())[-40:], atol=1e-5)
+
+
+def test_many_samples_are_thinned():
+    consensus = made_up(2, 10, 12_000).consensus()
+    shown = samples.scores(consensus, pd.DataFrame({"a": np.arange(12_000) % 3}))
+    assert shown["n"] == len(shown["names"]) == 5000 and shown["of"] == 12_000
+
+
+def test_annotations_become_labels_or_numbers(rng):
+    consensus = made_up(2, 10, 60).consensus()
+    score = consensus.scores[:, 1]
+    frame = pd.DataFrame(
+        {
+            "age": 50 + 10 * score,
+            "grade": np.where(score > 0, 1, 2),
+            "ok": score > 0,
+            "name": [f"id{i}" for i in range(60)],
+            "same": 1,
+            "holes": np.where(np.arange(60) < 5, np.nan, rng.normal(size=60)),
+        },
+        index=range(100, 160),
+    )
+    out = samples.scores(consensus, frame)
+    assert [note["name"] for note in out["annotations"]] == ["age", "grade", "ok", "holes"]
+    assert ["levels" in note for note in out["annotations"]] == [False, True, True, False]
+    assert out["left_out"] == ["name", "same"] and out["names"][0] == "100"
+    explained = np.array(out["explained"])
+    assert explained[0, 1] == pytest.approx(1.0) and explained[0, 0] < 0.2
+    expected = pd.Series(score).groupby(frame["ok"].to_numpy()).transform("mean")
+    r2 = 1 - ((score - expected) ** 2).sum() / ((score - score.mean()) ** 2).sum()
+    assert explained[2, 1] == pytest.approx(1 - (1 - r2) * 59 / 58)
+
+
+def test_wrong_input_is_one_sentence(tmp_path):
+    posterior = made_up()
+    with pytest.raises(ValueError, match="annotations must have one row per sample, 30, .* Got 2."):
+        write_report(tmp_path / "a.html", posterior, annotations=pd.DataFrame({"a": [1, 2]}))
+    with pytest.raises(TypeError, match="posterior must be a Posterior or a fitted estimator. Got dict."):
+        write_report(tmp_path / "a.html", {})
+    with pytest.raises(FileNotFoundError, match="The folder of the report must exist"):
+        write_report(tmp_path / "none" / "a.html", posterior)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_report_stays_until_the_new_one_is_complete(tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("old")
+
+    def full(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(page.os, "replace", full)
+    with pytest.raises(OSError, match="disk full"):
+        write_report(path, made_up())
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_the_same_fit_gives_the_same_page(tmp_path):
+    assert written(tmp_path, made_up()) == written(tmp_path, made_up())
+
+
+def test_settings_of_the_caller_come_first_and_win():
+    table = words.settings_table(made_up(), {"input": "a.csv", "seed": "7, by hand"})
+    assert table[:2] == [("input", "a.csv"), ("seed", "7, by hand")]
+    assert [name for name, _ in table].count("seed") == 1 and ("priors", "default") in table
+
+
+def test_json_cannot_leave_its_element():
+    text = pack.to_json({"a": "</script><!-- & \u2028"})
+    assert not set("<>&\u2028") & set(text) and json.loads(text) == {"a": "</script><!-- & \u2028"}
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.42, "0.4 s"), (42, "42 s"), (600, "10 min"), (9000, "2.5 h")])
+def test_durations(seconds, text):
+    assert words.duration(seconds) == text
+
+
+def test_the_citation_is_that_of_the_project():
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert words.PAPER["doi"] in cited and words.PAPER["title"] in cited and words.SOFTWARE in cited
