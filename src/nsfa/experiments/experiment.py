@@ -103,7 +103,12 @@ def _claim_folder(folder: Path, settings: dict[str, Any]) -> None:
         aside.replace(path)
         return
     before = read_settings(folder)
-    for key, what in (("experiment", "experiment"), ("quick", "size"), ("version", "version of nsfa"), ("plan", "plan")):
+    for key, what in (
+        ("experiment", "experiment"),
+        ("quick", "size"),
+        ("version", "version of nsfa"),
+        ("plan", "plan"),
+    ):
         if before.get(key) != settings[key]:
             raise ValueError(
                 f"{str(folder)!r} holds a run with another {what} ({key}: {before.get(key)!r}, now {settings[key]!r}); "

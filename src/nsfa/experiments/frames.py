@@ -27,9 +27,13 @@ def mean(frame: Any, model: str, quantity: str) -> float:
 
 
 def difference(frame: Any, quantity: str, first: str, second: str) -> tuple[float, float]:
-    """Mean over replicates of first minus second, and its standard error (0 if there is one replicate)."""
+    """Mean over replicates of first minus second, and half the width of its 95 % interval (Student's t)."""
+    from scipy.stats import t
+
     gap = (by_replicate(frame, first, quantity) - by_replicate(frame, second, quantity)).dropna()
-    return float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(len(gap))) if len(gap) > 1 else 0.0
+    if len(gap) < 2:
+        return float(gap.mean()), np.inf
+    return float(gap.mean()), float(t.ppf(0.975, len(gap) - 1) * gap.std(ddof=1) / np.sqrt(len(gap)))
 
 
 def models(frame: Any, quantity: str) -> list[str]:

@@ -161,13 +161,22 @@ def _soft_path(table: Floats, penalties: Floats) -> list[Floats]:
     out = []
     for penalty in penalties * top:
         for _ in range(SOFT_STEPS):
-            left, sizes, right = np.linalg.svd(np.where(holes, guess, table), full_matrices=False)
-            new = (left * np.maximum(sizes - penalty, 0.0)) @ right
+            new = _shrink(np.where(holes, guess, table), penalty)
             change = np.abs(new - guess).max()
             guess = new
             if change < STANDS_STILL:
                 break
         out.append(guess)
+    return out
+
+
+def _shrink(table: Floats, penalty: float) -> Floats:
+    """The table with its singular values lowered by the penalty, by way of the smaller of its two Gram matrices."""
+    if len(table) > table.shape[1]:
+        return _shrink(table.T, penalty).T
+    squares, vectors = np.linalg.eigh(table @ table.T)
+    sizes = np.sqrt(np.maximum(squares, 1e-300))
+    out: Floats = (vectors * np.maximum(1.0 - penalty / sizes, 0.0)) @ (vectors.T @ table)
     return out
 
 

@@ -52,7 +52,7 @@ def panels(rows: int, columns: int, height: float, **settings: Any) -> tuple[Any
 
 def colour(model: str) -> str:
     """The colour of a model's family; grey for other people's methods."""
-    return FAMILY.get(model.split()[0], PEER)
+    return FAMILY.get(model.split()[0].rstrip(","), PEER)
 
 
 def boxes(ax: Any, values: Mapping[str, Sequence[float]]) -> None:
@@ -70,3 +70,15 @@ def boxes(ax: Any, values: Mapping[str, Sequence[float]]) -> None:
     ax.set_ylim(0.3, len(values) + 0.7)
     ax.grid(axis="x", alpha=0.25)
     ax.tick_params(axis="y", length=0)
+
+
+def log_x(ax: Any) -> None:
+    """A logarithmic axis with plain numbers, as many as there is room for."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    ax.set_xscale("log")
+    low, high = ax.get_xlim()
+    wide = np.log10(high / low) > 1.7
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())

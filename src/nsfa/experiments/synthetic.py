@@ -125,7 +125,8 @@ def _errors(frame: Any) -> Any:
     names = _shown(frame)
     figure, axes = style.panels(1, 1, 0.9 + 0.21 * len(names))
     style.boxes(axes[0, 0], {name: frames.by_replicate(frame, name, "E_r").to_numpy() for name in names})
-    axes[0, 0].set(xscale="log", xlabel="reconstruction error E_r, mean of the last ten draws; a dot per data set")
+    axes[0, 0].set_xlabel("reconstruction error E_r, mean of the last ten draws; a dot per data set")
+    style.log_x(axes[0, 0])
     return figure
 
 
@@ -139,7 +140,9 @@ def _histograms(frame: Any) -> Any:
         ax.set(title=f"{title}: mean {k.mean():.1f}, sd {k.std():.1f}", xlabel="number of factors K")
         ax.xaxis.get_major_locator().set_params(integer=True)
     axes[0, 0].set_ylabel("share of draws")
-    axes[0, 0].annotate("truth", (TRUE, axes[0, 0].get_ylim()[1]), (4, -8), textcoords="offset points", fontsize=8)
+    top = axes[0, 0].get_ylim()[1]
+    axes[0, 0].set_ylim(0, 1.12 * top)
+    axes[0, 0].annotate("truth", (TRUE, 1.12 * top), (4, -8), textcoords="offset points", fontsize=8)
     return figure
 
 
