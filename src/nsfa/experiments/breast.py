@@ -10,7 +10,8 @@ import numpy as np
 
 from nsfa.experiments import heldout_figures
 from nsfa.experiments.claims import Claim
-from nsfa.experiments.heldout import Length, Model, Setting, family, plan as plan_models, table
+from nsfa.experiments.heldout import Length, Model, Setting, family, table
+from nsfa.experiments.heldout import plan as plan_models
 from nsfa.experiments.tasks import Number, Task
 
 TITLE = "Breast cancer data (Section 5.4, Figure 8)"

@@ -1,8 +1,8 @@
 """Section 5.2, Figure 6: how soon a sensible number of factors is reached, for several proposals of new ones.
 
 The paper does not say on which data, so it is done on the simulated and on the breast data.
-The paper's sampler is ``ModelSpec(moves="plain")`` from an empty start, which the estimators do not offer: chains are run
-by ``nsfa.runner``, as the estimators do.
+The paper's sampler is ``ModelSpec(moves="plain")`` from an empty start, which the estimators do not offer: chains are
+run by ``nsfa.runner``, as the estimators do.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ import numpy as np
 
 from nsfa.experiments import frames, heldout_figures
 from nsfa.experiments.claims import Claim, judge
-from nsfa.experiments.heldout import SEED, SHARE, Length, Model, Setting, family, plan as plan_models, table
+from nsfa.experiments.heldout import SEED, SHARE, Length, Model, Setting, family, table
+from nsfa.experiments.heldout import plan as plan_models
 from nsfa.experiments.heldout_claims import against_all, scores
 from nsfa.experiments.tasks import Number, Task
 

@@ -68,8 +68,8 @@ def _mofa(table: Floats, n_factors: int, seed: int, spike_and_slab: bool = False
     """mofapy2, with the predictive variance of its own ``impute``."""
     from mofapy2.run.entry_point import entry_point
 
-    # it announces itself and every option on standard output
-    with contextlib.redirect_stdout(io.StringIO()):
+    # it announces itself and every option on standard output, and takes logs of zero
+    with contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
         run = entry_point()
         run.set_data_options(scale_views=False)
         run.set_data_matrix([[table.copy()]])
@@ -147,7 +147,7 @@ def _soft_impute(table: Floats, n_factors: int, seed: int) -> Prediction:
     path = _soft_path(np.where(test, np.nan, table), SOFT_PATH)
     best = int(np.argmin([np.mean((table[test] - guess[test]) ** 2) for guess in path]))
     mean = _soft_path(table, SOFT_PATH[: best + 1])[-1]
-    left, sizes, right = np.linalg.svd(mean, full_matrices=False)
+    _, sizes, right = np.linalg.svd(mean, full_matrices=False)
     rank = int((sizes > 1e-8 * max(sizes[0], 1e-300)).sum())
     loadings = right[:rank].T * sizes[:rank] / np.sqrt(len(table))
     return _with_residuals(table, mean, loadings, lambda part: path[best], seed)

@@ -8,7 +8,8 @@ import numpy as np
 
 from nsfa.experiments import frames, heldout_figures
 from nsfa.experiments.claims import Claim, judge, untested
-from nsfa.experiments.heldout import Length, Model, Setting, family, plan as plan_models
+from nsfa.experiments.heldout import Length, Model, Setting, family
+from nsfa.experiments.heldout import plan as plan_models
 from nsfa.experiments.heldout_claims import against_all, scores
 from nsfa.experiments.tasks import Task
 
@@ -78,16 +79,18 @@ def _predictions(frame: Any) -> list[Claim]:
             "About ten factors predict best.", WHERE, all(frames.size_of(name) <= 10 for name in top.values()),
             {**s, **{f"best K of {name}": float(frames.size_of(best)) for name, best in top.items()}},
             "More factors fit noise.",
-            "Both models go on improving beyond ten factors: a density averaged over draws is not hurt by weak factors that "
-            "differ from draw to draw, and 12558 genes show many.",
+            "Both models go on improving beyond ten factors: a density averaged over draws is not hurt by weak factors "
+            "that differ from draw to draw, and 12558 genes show many.",
         ),
         judge(
-            "NSFA infers a median of 12 factors.", WHERE, 8 <= float(np.median(k)) <= 16, {"median K": float(np.median(k))},
+            "NSFA infers a median of 12 factors.", WHERE, 8 <= float(np.median(k)) <= 16,
+            {"median K": float(np.median(k))},
             "The posterior agrees.",
             "The posterior holds many more: with 12558 genes even a weak factor is seen by hundreds of them.",
         ),
         judge(
-            "SFA predicts slightly worse than AFA.", WHERE, s[top["SFA"]] < s[top["AFA"]], {n: s[n] for n in [*afa, *sfa]},
+            "SFA predicts slightly worse than AFA.", WHERE, s[top["SFA"]] < s[top["AFA"]],
+            {n: s[n] for n in [*afa, *sfa]},
             "At the same K a dense model has more to adapt, and 12558 genes are enough to learn it.",
         ),
         judge(
@@ -97,7 +100,8 @@ def _predictions(frame: Any) -> list[Claim]:
         ),
         judge(
             "NSFA predicts better than AFA or SFA at any K.", WHERE, s["NSFA"] > max(s[n] for n in [*afa, *sfa]),
-            {"NSFA": s["NSFA"], **{best: s[best] for best in top.values()}}, "It has as many factors as the data ask for.",
+            {"NSFA": s["NSFA"], **{best: s[best] for best in top.values()}},
+            "It has as many factors as the data ask for.",
             "A fixed-K model is ahead within the sweeps that were run.",
         ),
     ]  # fmt: skip

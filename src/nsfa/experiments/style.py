@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.pl.shared import COLOURS, GREY
+from nsfa.pl.shared import COLOURS as COLOURS
+from nsfa.pl.shared import GREY
 
 WIDTH = 7.2
 # one colour per family of models, the same in all figures
@@ -25,7 +26,7 @@ def in_style() -> Iterator[None]:
     """Figures made inside look alike, and need no display."""
     import matplotlib
 
-    settings = {
+    settings: Any = {
         "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "axes.spines.top": False, "axes.spines.right": False,
         "axes.grid": False, "legend.frameon": False, "svg.hashsalt": "nsfa", "figure.dpi": 100,
     }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nsfa.experiments import frames, peers, style
-from nsfa.experiments.claims import Claim, judge
+from nsfa.experiments.claims import Claim
 from nsfa.experiments.tasks import Number, Task
 from nsfa.kernels import Bools, Floats
 
@@ -16,7 +16,7 @@ TITLE = "Simulated data with the E. coli network's pattern (Section 5.1, Figures
 SAMPLES, SNR, TRUE = 100, 10.0, 16
 SIZES = (10, 16, 20)
 FIXED = ("FA", "AFA", "FOK", "SPCA", "BFRM", "SFA")
-NSFA = {
+NSFA: dict[str, dict[str, Any]] = {
     "NSFA a1": {"concentration": 1.0},
     "NSFA": {},
     "NSFA a1 sc": {"concentration": 1.0, "noise": "shared"},

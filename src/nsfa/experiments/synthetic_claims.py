@@ -113,7 +113,8 @@ def our_model(frame: Any, quick: bool) -> list[Claim]:
         judge(
             "NSFA with α = 1 and with α inferred do very similarly.", WHERE,
             max(e["NSFA a1"], e["NSFA"]) <= 2 * min(e["NSFA a1"], e["NSFA"]),
-            {n: e[n] for n in ("NSFA a1", "NSFA")}, "α changes how many weak extra factors there are, which E_r ignores.",
+            {n: e[n] for n in ("NSFA a1", "NSFA")},
+            "α changes how many weak extra factors there are, which E_r ignores.",
         ),
     ]  # fmt: skip
     if quick:
@@ -178,9 +179,10 @@ def number_of_factors(frame: Any, quick: bool) -> list[Claim]:
     return [
         *out,
         judge(
-            "Where all active loadings are 1, at least 16 factors are always found, and sometimes spurious ones.", where,
+            "Where all active loadings are 1, at least 16 factors are always found, and sometimes spurious ones.",
+            where,
             bool(np.quantile(ones, 0.01) >= TRUE and ones.max() > TRUE),
-            {"least": ones.min(), "most": ones.max(), "mean": ones.mean(), "share below 16": float((ones < TRUE).mean())},
+            {"least": ones.min(), "most": ones.max(), "mean": ones.mean(), "share below 16": (ones < TRUE).mean()},
             "No factor is hidden by small loadings.",
             "Some draws lack a factor although none is hidden by small loadings.",
         ),

@@ -18,13 +18,13 @@ COLUMNS = ("task", "model", "replicate", "quantity", "at", "value")
 # the last row of a task: without it the task was cut short and is done again
 LAST = "task_seconds"
 
-Number = tuple[str, float, float]
-"""Quantity, at, value."""
+Number = tuple[str, Any, Any]
+"""Quantity, at, value: the latter two any kind of number."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of work: ``function(**arguments)`` gives its numbers. ``seconds`` is a guess, for the plan and the ETA."""
+    """One piece of work: ``function(**arguments)`` gives its numbers. ``seconds`` is a guess, for the time left."""
 
     model: str
     replicate: int
@@ -63,7 +63,9 @@ class Ledger:
 
     def add(self, task: Task, numbers: list[Number]) -> None:
         """Append a task's rows, on disk before this returns."""
-        rows = [[task.key, task.model, str(task.replicate), *map(_text, number)] for number in numbers]
+        rows = [
+            [task.key, task.model, str(task.replicate), name, _text(at), _text(value)] for name, at, value in numbers
+        ]
         with self.path.open("a", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
             file.flush()
@@ -136,6 +138,6 @@ def _whole_tasks(path: Path) -> dict[str, list[list[str]]]:
     return {key: some for key, some in rows.items() if some[-1][3] == LAST}
 
 
-def _text(value: float | str) -> str:
-    """Numbers with the digits that matter: integers as such, others to eight."""
-    return value if isinstance(value, str) else f"{value:.8g}"
+def _text(value: float) -> str:
+    """A number with the digits that matter."""
+    return f"{value:.8g}"
