@@ -24,13 +24,13 @@ FAMILIES = ("FA", "AFA", "FOK", "BFRM", "SFA")
 def models(quick: bool) -> list[Model]:
     """The paper's models, and NSFA with the paper's priors beside ours."""
     names = ("FA", "AFA", "SFA") if quick else FAMILIES
-    fixed = [model for name in names for model in family(name, dict.fromkeys((3, 20) if quick else SIZES, 4.0))]
-    return [*fixed, Model("NSFA", "NSFA", {}, 6.0), Model(PAPER, "NSFA", {"prior": "paper"}, 4.0)]
+    fixed = [model for name in names for model in family(name, dict.fromkeys((3, 20) if quick else SIZES, 3.0))]
+    return [*fixed, Model("NSFA", "NSFA", {}, 4.0), Model(PAPER, "NSFA", {"prior": "paper"}, 3.0)]
 
 
 def plan(quick: bool) -> list[Task]:
     """Models and peers on every split, and ``nsfa.compare`` as a user calls it."""
-    setting = Setting("ecoli", 2, Length(400, 2, 50)) if quick else Setting("ecoli", 10, Length(2000, 5, 100))
+    setting = Setting("ecoli", 2, Length(400, 2, 50)) if quick else Setting("ecoli", 10, Length(1500, 5, 100))
     others: dict[str, dict[int, float]] = {"mofapy2": {5: 0.5}, "soft-impute": {0: 0.5}}
     if not quick:
         sizes = dict.fromkeys((3, 5, 10), 1.0)

@@ -56,8 +56,8 @@ def breast(frame: Any, quick: bool) -> str:
     return (
         f"The posterior of K lies far above the paper's 15: NSFA's mean is {k:.0f}. The figure of scores against K "
         "shows why that is not a fault: predictions of hidden entries improve with K far beyond 15. The last figure "
-        "has both ways to average over draws: the mean of the logs says that dense models overfit, the log of the mean, "
-        f"which is the posterior's prediction, does not; they differ by {_gaps(frame)}. {_methods()}"
+        "has both ways to average over draws: the mean of the logs says that dense models overfit, the log of the "
+        f"mean, which is the posterior's prediction, does not; they differ by {_gaps(frame)}. {_methods()}"
     )
 
 

@@ -118,6 +118,7 @@ def _do(task: Task) -> tuple[Task, list[Number]]:
     """One task, on one core; whether chains converged is among the numbers, not a warning."""
     import warnings
 
+    import scipy.linalg  # noqa: F401  (its own BLAS must be there to be limited)
     from threadpoolctl import threadpool_limits
 
     started = time.perf_counter()
