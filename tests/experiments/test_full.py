@@ -1,0 +1,83 @@
+"""The full versions without their sampling: every figure and every claim, from made-up numbers for the whole plan."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nsfa.experiments import NAMES, ibp, peers, style
+from nsfa.experiments.experiment import load
+from nsfa.experiments.tasks import COLUMNS
+
+DRAWS = [10, 100, 1000]
+SHAPES = {
+    "synthetic.fit": {"E_r": [991, 1000], "precision": [1000], "recall": [1000], "K": DRAWS, "seconds_per_sweep": [0]},
+    "synthetic.fit_peer": {"E_r": [0], "precision": [0], "recall": [0]},
+    "convergence.trace": {"K": DRAWS, "K_step": [0], "births_accepted": [0], "seconds_per_sweep": [0]},
+    "heldout.fit": {
+        "K": DRAWS, "K_mean": [0], "active_mean": [0], "lppd": [0], "mean_of_logs": [0], "rmse": [0],
+        "seconds_per_sweep": [0], "seconds_per_sweep_and_factor": [0],
+    },
+    "heldout.fit_peer": {"K_mean": [0], "lppd": [0], "rmse": [0]},
+    "ecoli.compare": {f"compare {m} {q}": [0] for m in ("NSFA", "SFA 5", "FA 5") for q in ("lppd", "rmse", "K", "seconds")},
+    "breast.whole_table": {"K of chain 0": DRAWS, "rhat K": [500, 1000], "rhat log evidence": [500, 1000], "K_mean": [0]},
+}  # fmt: skip
+# the peers need not be installed to be in the plan
+EVERY_PEER = list(peers.PEERS)
+
+
+def made_up(tasks, rng):
+    rows = []
+    for task in tasks:
+        kind = f"{task.function.__module__.split('.')[-1]}.{task.function.__qualname__}"
+        for quantity, places in SHAPES[kind].items():
+            low = 5 if quantity.startswith("K") else 0.1
+            rows += [(task.key, task.model, task.replicate, quantity, at, low * (1 + rng.random())) for at in places]
+        rows.append((task.key, task.model, task.replicate, "task_seconds", 0, 1.0))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+@pytest.fixture(params=[name for name in NAMES if name != "ibp"])
+def case(request, monkeypatch, rng):
+    monkeypatch.setattr(peers, "installed", lambda: EVERY_PEER)
+    experiment = load(request.param)
+    tasks = experiment.plan(False)
+    return experiment, tasks, made_up(tasks, rng)
+
+
+def test_every_claim_gets_a_verdict(case):
+    experiment, _, frame = case
+    claims = experiment.claims(frame, False)
+    assert len(claims) > 4 and len({claim.claim for claim in claims}) == len(claims)
+    for claim in claims:
+        assert all(np.isfinite(value) for value in claim.figures.values()), claim
+        assert claim.claim.endswith(".") and claim.why.endswith(".")
+
+
+def test_every_figure_is_drawn(case):
+    from matplotlib import pyplot as plt
+
+    experiment, _, frame = case
+    with style.in_style():
+        figures = experiment.figures(frame, False)
+        for figure in figures.values():
+            figure.canvas.draw()
+    assert figures
+    plt.close("all")
+
+
+def test_tasks_have_names_of_their_own_and_the_plan_fits_the_time(case):
+    _, tasks, _ = case
+    assert len({task.key for task in tasks}) == len(tasks)
+    assert all(task.seconds > 0 for task in tasks)
+    assert case[0].plan(True)[0].identity not in {task.identity for task in tasks}
+
+
+def test_the_whole_set_is_planned_for_ninety_minutes_on_two_cores(monkeypatch):
+    monkeypatch.setattr(peers, "installed", lambda: EVERY_PEER)
+    assert sum(task.seconds for name in NAMES for task in load(name).plan(False)) < 2 * 90 * 60
+
+
+def test_poisson_fit_sees_a_difference(rng):
+    right, wrong = rng.poisson(18.0, 4000), rng.poisson(18.6, 4000)
+    p = [ibp.fit(*map(np.asarray, np.unique(x, return_counts=True)), 18.0)["p"] for x in (right, wrong)]
+    assert p[0] > 0.01 > p[1]

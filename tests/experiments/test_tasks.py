@@ -1,0 +1,115 @@
+"""Runs that are interrupted, resumed, repeated elsewhere, or started in the wrong place."""
+
+import subprocess
+import sys
+
+import pytest
+
+from nsfa.experiments import run
+from nsfa.experiments.experiment import read_numbers
+from nsfa.experiments.tasks import COLUMNS, LAST, Ledger, Task, run_tasks
+
+
+def numbers(a, b):
+    yield "sum", 0, a + b
+    yield "product", 1, a * b
+
+
+def plan(n=4):
+    return [Task("m", i, numbers, {"a": i, "b": 2}) for i in range(n)]
+
+
+def stop_after(n):
+    def progress(step):
+        if step.done == n:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def without_times(path):
+    return [line for line in path.read_text().splitlines() if LAST not in line]
+
+
+def test_rows_are_in_the_order_of_the_plan_whoever_finishes_first(tmp_path):
+    ledger, tasks = Ledger(tmp_path / "a.csv"), plan()
+    steps = []
+    run_tasks(tasks[::-1], ledger, steps.append)
+    ledger.finish(tasks)
+    lines = without_times(tmp_path / "a.csv")
+    assert lines[0] == ",".join(COLUMNS)
+    assert lines[1:3] == ["m #0,m,0,sum,0,2", "m #0,m,0,product,1,0"] and lines[-1] == "m #3,m,3,product,1,6"
+    assert [step.done for step in steps] == [1, 2, 3, 4] and steps[-1].seconds_left == 0
+
+
+def test_a_torn_task_is_done_again_and_whole_ones_are_not(tmp_path):
+    path, tasks = tmp_path / "a.csv", plan()
+    with pytest.raises(KeyboardInterrupt):
+        run_tasks(tasks, Ledger(path), stop_after(2))
+    with path.open("a") as file:
+        file.write("m #2,m,2,sum,0,99\nm #2,m,2,prod")
+    again = Ledger(path)
+    assert set(again.rows) == {"m #0", "m #1"}
+    done = []
+    run_tasks(tasks, again, done.append)
+    again.finish(tasks)
+    assert [step.label for step in done] == ["m #2", "m #3"]
+    whole = Ledger(tmp_path / "b.csv")
+    run_tasks(tasks, whole)
+    assert without_times(path) == without_times(whole.path)
+
+
+def test_an_interrupted_experiment_resumes_to_the_same_numbers(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run("ibp", tmp_path / "a", quick=True, progress=stop_after(2), n_jobs=1)
+    assert not (tmp_path / "a" / "claims.json").exists()
+    steps = []
+    run("ibp", tmp_path / "a", quick=True, progress=steps.append, n_jobs=1)
+    assert [step.done for step in steps] == [3, 4, 5, 6]
+    run("ibp", tmp_path / "b", quick=True, n_jobs=2)
+    assert without_times(tmp_path / "a" / "numbers.csv") == without_times(tmp_path / "b" / "numbers.csv")
+    assert (tmp_path / "a" / "claims.json").read_text() == (tmp_path / "b" / "claims.json").read_text()
+
+
+def test_a_finished_run_is_drawn_again_without_any_task(tmp_path):
+    run("ibp", tmp_path, quick=True, n_jobs=1)
+    before = read_numbers(tmp_path)
+    (tmp_path / "claims.json").unlink()
+    run("ibp", tmp_path, quick=True, progress=stop_after(0), n_jobs=1)
+    assert (tmp_path / "claims.json").exists() and read_numbers(tmp_path).equals(before)
+
+
+def test_other_runs_are_not_mixed(tmp_path):
+    run("ibp", tmp_path / "a", quick=True, n_jobs=1)
+    with pytest.raises(ValueError, match="holds a run with another size .* choose another directory"):
+        run("ibp", tmp_path / "a", n_jobs=1)
+    with pytest.raises(ValueError, match="holds a run with another experiment"):
+        run("convergence", tmp_path / "a", quick=True, n_jobs=1)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.txt").write_text("mine")
+    with pytest.raises(ValueError, match="out must be a new or empty directory"):
+        run("ibp", tmp_path / "b", quick=True, n_jobs=1)
+    with pytest.raises(ValueError, match="name must be one of ibp, synthetic, .* Got 'IBP'"):
+        run("IBP", tmp_path / "c")
+
+
+def test_a_damaged_settings_file_is_said_to_be(tmp_path):
+    (tmp_path / "settings.json").write_text("{")
+    with pytest.raises(ValueError, match=r"settings.json is damaged; delete"):
+        run("ibp", tmp_path, quick=True, n_jobs=1)
+
+
+def test_tasks_with_other_settings_are_other_tasks():
+    first, second = Task("m", 0, numbers, {"a": 1}), Task("m", 0, numbers, {"a": 2})
+    assert first.key == second.key and first.identity != second.identity
+
+
+def test_command(tmp_path):
+    command = [sys.executable, "-m", "nsfa.experiments"]
+    done = subprocess.run(
+        [*command, "ibp", "-o", tmp_path / "a", "--quick", "--jobs", "1"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "6 of 6 tasks" in done.stderr and done.stdout == ""
+    done = subprocess.run([*command, "ibp", "-o", tmp_path / "a"], capture_output=True, text=True)
+    assert done.returncode == 1 and "Error: " in done.stderr and "Traceback" not in done.stderr
