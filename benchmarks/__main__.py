@@ -77,7 +77,7 @@ def measure(name: str, threads: int, quick: bool) -> dict[str, float]:
             # the threads of the matrix products stay awake for a while
             time.sleep(0.1)
         full = []
-        every = schedule.build(preset("nsfa", **settings), data)
+        every = schedule.build(preset("nsfa", **settings), data.shape[0])
         marginal = schedule.build_marginal(preset("nsfa", **settings), data)
         for sweep in range(40):
             started = time.perf_counter()

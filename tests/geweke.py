@@ -132,7 +132,7 @@ def _successive(spec, holes, backend, rng, without) -> list[dict[str, float]]:
     table = np.where(holes, np.nan, simulate_data(state, rng).T)
     data = observe(table, scale=None, center=False)
     stats = Stats(data, get_kernels(backend))
-    moves = (*schedule.build_marginal(spec, data), *schedule.build(spec, data))
+    moves = (*schedule.build_marginal(spec, data), *schedule.build(spec, N_FEATURES))
     out = []
     for sweep in range(CHAIN_LENGTH):
         data.replace_values(simulate_data(state, rng))

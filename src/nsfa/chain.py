@@ -62,7 +62,7 @@ class Chain:
     ) -> None:
         self.data, self.spec, self.rng = data, spec, rng
         self.stats = Stats(data, kernels)
-        self.moves = schedule.build(spec, data)
+        self.moves = schedule.build(spec, data.shape[0])
         self.marginal_moves = schedule.build_marginal(spec, data)
         self.number = 0
         self.seconds = 0.0

@@ -37,12 +37,9 @@ MARGINAL_EARLY = 300
 MARGINAL_PERIOD = 5
 
 
-def build(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
-    """The moves of one sweep, in order. The choice depends on the model and the table, never on threads."""
-    n_features = data.shape[0]
+def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
+    """The moves of one sweep, in order. The choice depends on the model and the table's size, never on threads."""
     moves: list[Move] = []
-    if data.missing is None:
-        moves += _tilts(spec, data)
     if spec.moves == "all" and spec.scores == "gaussian":
         # with a precision per loading there is no shear in K×K terms
         moves += [shear.update_shear] if spec.precision != "element" else []
@@ -77,7 +74,7 @@ def build(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
 
 
 def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
-    """Moves that go before some sweeps, see ``marginal_is_due``: rows with the scores integrated out, then the scores.
+    """Moves before some sweeps, see ``marginal_is_due``: rows with the scores integrated out, the scores, then tilts.
 
     None for dense patterns, which mix well, for two-level ones and clustered scores, whose conditionals differ, and for
     tables that are sparse or so long that going through their rows one by one would cost more than it gives.
@@ -85,16 +82,8 @@ def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
     fits = spec.pattern in ("ibp", "finite") and spec.scores == "gaussian"
     if spec.moves == "plain" or not fits or data.offset is not None or data.shape[0] >= PARALLEL_FROM:
         return ()
-    # entries that are missing have to be drawn for tilts, too: seldom enough here
-    more = _tilts(spec, data) if data.missing is not None else []
-    return marginal.update_marginal, scores.update_scores, refresh, *more
-
-
-def _tilts(spec: ModelSpec, data: Observed) -> list[Move]:
-    """Tilts between pairs of factors: for sparse patterns with one probability a factor, and tables not too long."""
-    moves = {"ibp": tilt.update_tilt_buffet, "finite": tilt.update_tilt_finite}
-    fits = spec.pattern in moves and spec.scores == "gaussian"
-    return [moves[spec.pattern]] if spec.moves == "all" and fits and data.shape[0] < PARALLEL_FROM else []
+    tilts = tilt.update_tilt_buffet if spec.pattern == "ibp" else tilt.update_tilt_finite
+    return marginal.update_marginal, scores.update_scores, refresh, tilts
 
 
 def marginal_is_due(sweep: int) -> bool:

@@ -166,9 +166,9 @@ class Born(NamedTuple):
 class Splits(NamedTuple):
     """What splitting features' noise into factors of their own needs; nothing of it is changed.
 
-    loadings and active (D, K), usage (K,), noise_precision (D,); noise_prior (a, b) of the noise precisions; slab
-    (c, d) of the new factors' precisions, c = 0 has them all d; rate is the prior mean of a feature's own factors, and
-    noise precisions stay below largest.
+    loadings and active (D, K or more), usage (K,), noise_precision (D,); noise_prior (a, b) of the noise precisions;
+    slab (c, d) of the new factors' precisions, c = 0 has them all d; rate is the prior mean of a feature's own factors,
+    and noise precisions stay below largest.
     """
 
     loadings: Floats

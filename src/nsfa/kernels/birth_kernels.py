@@ -99,7 +99,7 @@ def log_split_ratio(g, variance, number, noise_prior, slab, rate):
 def split_rows(problem, key):
     """Every feature tries to split its noise or to put an own factor back; see ``Kernels.draw_splits``."""
     usage, precision = problem.usage, problem.noise_precision.copy()
-    n_features, n_factors = problem.loadings.shape
+    n_features, n_factors = problem.loadings.shape[0], usage.shape[0]
     number, chosen = np.zeros(n_features, np.int64), np.zeros(n_features, np.int64)
     for k in range(n_factors):
         if usage[k] == 1:

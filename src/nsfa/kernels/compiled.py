@@ -49,10 +49,15 @@ def to_unit(word):
 
 
 @jit
-def uniform_pair(key, row, column):
-    """Two uniforms in (0, 1) for one position."""
+def _uniform_pair(key, row, column):
     first, second = word_pair(key, row, column, 0, 0)
     return to_unit(first), to_unit(second)
+
+
+@inline
+def uniform_pair(key, row, column):
+    """Two uniforms in (0, 1) for one position; one type of integers, so that it is compiled once."""
+    return _uniform_pair(key, np.uint64(row), np.uint64(column))
 
 
 @jit
@@ -76,7 +81,9 @@ def normal_from(word, key, row, column, half):
     """A standard normal from a word by the ziggurat; one in eighty needs more words of the position."""
     u = 2.0 * to_unit(word) - 1.0
     block = word & _BLOCK
-    return u * _X[block] if abs(u) < _RATIO[block] else _slow_normal(word, key, row, column, half)
+    if abs(u) < _RATIO[block]:
+        return u * _X[block]
+    return _slow_normal(word, key, np.uint64(row), np.uint64(column), np.uint64(half))
 
 
 @jit
@@ -106,9 +113,14 @@ def _slow_normal(word, key, row, column, half):
 
 
 @jit
+def _normal_at(key, row, column):
+    return normal_from(word_pair(key, row, column, 0, 0)[1], key, row, column, 1)
+
+
+@inline
 def normal_at(key, row, column):
     """One standard normal for a position, independent of its first uniform."""
-    return normal_from(word_pair(key, row, column, 0, 0)[1], key, row, column, 1)
+    return _normal_at(key, np.uint64(row), np.uint64(column))
 
 
 @jit

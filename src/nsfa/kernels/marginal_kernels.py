@@ -143,16 +143,14 @@ def _draw_entries(d, problem, moments, v, residual, key):
 
 
 @jit
-def marginal_rows(problem, key):
-    """One pass over the features: pattern, loadings and noise variance of each, scores integrated out."""
+def marginal_rows(problem, A, P, C, key):
+    """One pass over the features: pattern, loadings and noise variance of each, scores integrated out.
+
+    A = Gᵀ Ψ⁻¹ Y (K, N), P = (I + Gᵀ Ψ⁻¹ G)⁻¹ and C = P A Aᵀ P are kept up to date.
+    """
     values, loadings, psi, noise_prior = problem.values, problem.loadings, problem.noise_variance, problem.noise_prior
     n_features, n_samples = values.shape
     n_factors, n = loadings.shape[1], float(n_samples)
-    weighted = loadings / psi.reshape(-1, 1)
-    A = np.dot(weighted.T, values)
-    P = np.linalg.inv(np.eye(n_factors) + np.dot(weighted.T, loadings))
-    PA = np.dot(P, A)
-    C = np.dot(PA, PA.T)
     for d in range(n_features):
         y, g, before = values[d], loadings[d], psi[d]
         old, power = g.copy(), np.dot(y, y)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
+# Up to so many factors, calling the libraries costs more than they save.
+_FEW_FACTORS = 48
 
 
 class NumbaKernels:
@@ -109,7 +111,11 @@ class NumbaKernels:
         return sum(self._over_rows(one, *loadings.shape)), residual
 
     def sweep_marginal(self, problem: Marginal, key: int) -> None:
-        marginal_kernels.marginal_rows(problem, np.uint64(key))
+        weighted = problem.loadings / problem.noise_variance[:, None]
+        A = weighted.T @ problem.values
+        P = np.linalg.inv(np.eye(len(A)) + weighted.T @ problem.loadings)
+        PA = P @ A
+        marginal_kernels.marginal_rows(problem, A, P, PA @ PA.T, np.uint64(key))
 
     def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
         out = np.empty(len(shape))
@@ -121,6 +127,10 @@ class NumbaKernels:
         return out
 
     def own_factors(self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, residual: Floats) -> Own:
+        if not len(usage):
+            # nothing to list: and arrays without columns have a layout of their own, which would be compiled for
+            none = np.zeros(0, dtype=np.int64)
+            return Own(none, none, np.zeros(len(loadings), dtype=np.int64), np.zeros(len(loadings)), residual)
         return Own(*birth_kernels.own_factors(loadings, active, rows, usage, residual))
 
     def draw_births(self, problem: Births, key: int) -> Born:
@@ -135,7 +145,8 @@ class NumbaKernels:
         return Split(precision, row, loading, (dead[0], dead[1]))
 
     def tilt(self, problem: Tilts, n_pairs: int, key: int) -> int:
-        return int(pair_kernels.tilt_pairs(problem, n_pairs, np.uint64(key)))
+        excess = problem.cross - problem.loadings @ problem.gram
+        return int(pair_kernels.tilt_pairs(problem, excess, n_pairs, np.uint64(key)))
 
     def rescale(self, problem: Scales, key: int) -> None:
         factor_kernels.rescale(problem, np.uint64(key))
@@ -163,7 +174,8 @@ class NumbaKernels:
         self._over_rows(fill, *scores.shape)
         holes = problem.holes
         if holes.pointer[-1] == 0 and not holes.rebuild.any():
-            return float(sample_kernels.scores_complete(problem, scores, normals))
+            small = scores.shape[1] <= _FEW_FACTORS
+            return (sample_kernels.scores_small if small else scores_complete)(problem, scores, normals)
         order, first = _samples_of_patterns(problem)
         n_patterns = len(holes.rebuild)
         evidence = np.empty(n_patterns)
@@ -202,6 +214,20 @@ class NumbaKernels:
         sample_kernels.urn_assign(problem, values, cluster, sizes, concentration, np.uint64(key))
         sample_kernels.urn_values(problem, values, cluster, sizes, np.uint64(key))
         scores[:] = values[cluster]
+
+
+def scores_complete(problem: Projection, scores: Floats, normals: Floats) -> float:
+    """Scores when nothing is missing: all samples share Λ = L Lᵀ, so X = (A L⁻ᵀ + ε) L⁻¹ by two products.
+
+    Returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|].
+    """
+    root = np.linalg.cholesky(problem.information + np.eye(len(problem.information)))
+    inverse = sample_kernels.inverse_root(root)
+    half = problem.projection @ inverse.T
+    gain = 0.5 * float(np.vdot(half, half)) - len(half) * float(np.log(root.diagonal()).sum())
+    half += normals
+    scores[:] = half @ inverse
+    return gain
 
 
 def _samples_of_patterns(problem: Projection) -> tuple[Ints, Ints]:

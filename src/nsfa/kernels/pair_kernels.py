@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
-from nsfa.kernels.streams import FEATURES, TILT_ROUNDS, TILT_WEIGHTS
+from nsfa.kernels.streams import FEATURES, TILT_BISECTIONS, TILT_ROUNDS, TILT_WEIGHTS
 
 _LOG_WEIGHTS = tuple(math.log(w) for w in TILT_WEIGHTS)
 
@@ -39,20 +39,22 @@ def log_tilt(c, n, power, kept, work):
 
 @jit
 def middle_tilt(n, work):
-    """Weighted median of h/g_k, the tilts at which single loadings vanish: most do there, if most can."""
+    """Weighted median of h/g_k, the tilts at which single loadings vanish, by bisection: most do there, if most can."""
+    low, high, total = np.inf, -np.inf, 0.0
+    for i in range(n):
+        low, high = min(low, work[6, i]), max(high, work[6, i])
+        total += work[7, i]
     if n == 0:
         return 0.0
-    at, weight, total = np.empty(n), np.empty(n), 0.0
-    for i in range(n):
-        at[i] = work[0, i] / work[1, i]
-        weight[i] = math.sqrt(work[2, i]) * abs(work[1, i])
-        total += weight[i]
-    seen = 0.0
-    for i in np.argsort(at):
-        seen += weight[i]
-        if 2.0 * seen >= total:
-            return at[i]
-    return 0.0
+    for _ in range(TILT_BISECTIONS):
+        middle, below = 0.5 * (low + high), 0.0
+        for i in range(np.uint64(n)):
+            below += work[7, i] if work[6, i] <= middle else 0.0
+        if 2.0 * below >= total:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 @jit
@@ -86,7 +88,7 @@ def _log_proposal(c, modes):
 
 @jit
 def _gather(k, j, problem, excess, rows, work):
-    """Features of factor k: (h, g_k, precision of a zero, of a loading in use, log odds), and which is j's anchor."""
+    """Features of factor k: h, g_k, precision of a zero, of a loading in use, log odds, ...; which is j's anchor; c."""
     step = min(1, problem.loading_precision.shape[0] - 1)
     power, n, kept = problem.gram[j, j], 0, -1
     tilt = problem.gram[k, j] / power
@@ -102,6 +104,7 @@ def _gather(k, j, problem, excess, rows, work):
             work[1, n], work[2, n], work[3, n] = g, a, a * slab / (a + slab)
             work[4, n] = problem.logit[j] + 0.5 * math.log(slab / (slab + a))
             work[5, n] = slab
+            work[6, n], work[7, n] = work[0, n] / g, math.sqrt(a) * abs(g)
             if problem.anchor[j] == d:
                 kept = n
             n += 1
@@ -110,7 +113,7 @@ def _gather(k, j, problem, excess, rows, work):
 
 @jit
 def _redraw(p, j, tilt, change, n, kept, problem, excess, rows, work, key):
-    """Pattern and loadings of factor j on the gathered features, given the tilt; ``excess`` is (Y − G X) Xᵀ."""
+    """Pattern and loadings of factor j on the gathered features, given the tilt; ``excess`` is brought up to date."""
     gram, loadings, active = problem.gram, problem.loadings, problem.active
     for i in range(n):
         d = rows[i]
@@ -147,11 +150,13 @@ def _shift(k, j, change, problem, excess):
 
 
 @jit
-def tilt_pairs(problem, n_pairs, key):
-    """Try ``n_pairs`` random ordered pairs one after another; returns how many tilts were accepted."""
+def tilt_pairs(problem, excess, n_pairs, key):
+    """Try ``n_pairs`` random ordered pairs one after another; returns how many tilts were accepted.
+
+    ``excess`` is (Y − G Xᵀ) X, kept up to date.
+    """
     n_features, n_factors = problem.loadings.shape
-    excess = problem.cross - np.dot(problem.loadings, problem.gram)
-    rows, work, modes = np.empty(n_features, np.int64), np.empty((6, n_features)), np.empty((3, 2))
+    rows, work, modes = np.empty(n_features, np.int64), np.empty((8, n_features)), np.empty((3, 2))
     accepted = 0
     for p in range(n_pairs):
         u, v = uniform_pair(key, p, 0)

@@ -17,6 +17,7 @@ from nsfa.kernels.streams import (
     MOST_STEPS,
     NOISE,
     NOISE_WIDTH,
+    TILT_BISECTIONS,
     TILT_ROUNDS,
     TILT_WEIGHTS,
     normals_at,
@@ -162,7 +163,7 @@ def split_features(problem: Splits, key: int) -> Split:
     born: list[tuple[int, float]] = []
     died: list[tuple[int, int]] = []
     for d in range(n_features):
-        own = np.flatnonzero((problem.usage == 1) & problem.active[d])
+        own = np.flatnonzero((problem.usage == 1) & problem.active[d, : len(problem.usage)])
         coin, u = (float(x) for x in uniform_pairs(key, d, 0))
         side, v = (float(x) for x in uniform_pairs(key, d, 1))
         variance = 1.0 / precision[d]
@@ -247,7 +248,12 @@ def tilt_pair(problem: Tilts, p: int, key: int) -> int:
 
 
 def _weighted_median(values: Floats, weight: Floats) -> float:
-    order = np.argsort(values)
-    if not len(order):
+    """By bisection, to the digits the compiled twin has."""
+    if not len(values):
         return 0.0
-    return float(values[order[np.searchsorted(np.cumsum(weight[order]), 0.5 * weight.sum())]])
+    low, high = float(values.min()), float(values.max())
+    for _ in range(TILT_BISECTIONS):
+        middle = 0.5 * (low + high)
+        enough = 2 * weight[values <= middle].sum() >= weight.sum()
+        low, high = (low, middle) if enough else (middle, high)
+    return high

@@ -76,17 +76,28 @@ def moments_by_pattern(lo, hi, order, first, problem, mean, variance, evidence):
 
 
 @jit
-def scores_complete(problem, scores, normals):
-    """Scores when nothing is missing: all samples share Λ = L Lᵀ, so X = (A L⁻ᵀ + ε) L⁻¹ by two products.
+def small_root(matrix):
+    """Cholesky factor L (lower triangle) by plain loops: for few factors, and no linear algebra to compile."""
+    size = matrix.shape[0]
+    root = np.zeros((size, size))
+    for i in range(size):
+        for j in range(i + 1):
+            total = matrix[i, j]
+            for k in range(j):
+                total -= root[i, k] * root[j, k]
+            root[i, j] = math.sqrt(total) if i == j else total / root[j, j]
+    return root
 
-    Returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|].
-    """
+
+@jit
+def scores_small(problem, scores, normals):
+    """Scores when nothing is missing and there are few factors: X = (A L⁻ᵀ + ε) L⁻¹, Λ = L Lᵀ; returns the evidence."""
     n_samples, n_factors = normals.shape
-    root = np.linalg.cholesky(problem.information + np.eye(n_factors))
-    inverse = inverse_root(root)
-    log_root = 0.0
+    matrix = problem.information.copy()
     for k in range(n_factors):
-        log_root += math.log(root[k, k])
+        matrix[k, k] += 1.0
+    root = small_root(matrix)
+    inverse = inverse_root(root)
     half = np.dot(problem.projection, inverse.T)
     total = 0.0
     for n in range(n_samples):
@@ -96,6 +107,9 @@ def scores_complete(problem, scores, normals):
             half[n, k] += normals[n, k]
         total += part
     scores[:] = np.dot(half, inverse)
+    log_root = 0.0
+    for k in range(n_factors):
+        log_root += math.log(root[k, k])
     return 0.5 * total - n_samples * log_root
 
 

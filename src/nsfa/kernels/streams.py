@@ -36,6 +36,7 @@ LEAST_VARIANCE = 1e-6
 FEATURES = 3
 TILT_WEIGHTS = (0.2, 0.3, 0.5)
 TILT_ROUNDS = 3
+TILT_BISECTIONS = 20
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.
 WIDTH = 0.2
 MOST_STEPS = 20

@@ -19,6 +19,9 @@ from nsfa.stats import Stats
 
 Generator = np.random.Generator
 
+# Up to so many entries of the pattern, listing all that are in use is quicker than looking factor by factor.
+_LIST_ALL = 50_000
+
 
 def update_buffet_collapsed(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """Row after row under the buffet: prior odds m/(β + D − 1 − m), m counting the other rows.
@@ -73,16 +76,26 @@ def finite_pseudo_count(state: State) -> float:
 def draw_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
     """Anchor rows (K,) and prior logits (1, K) of the parallel buffet sweep."""
     n_features, usage = len(state.noise_precision), state.usage
-    anchor = rng.integers(0, n_features, state.n_factors)
-    # a uniform row that uses k is its anchor; only where that row does not are the users listed
-    missed = np.flatnonzero(~state.active[anchor, np.arange(state.n_factors)])
-    for k, rank in zip(missed, rng.integers(0, usage[missed]), strict=True):
-        anchor[k] = np.flatnonzero(state.active[:, k])[rank]
+    anchor = _any_users(state, rng)
     # a Beta(m, b) variable has odds Gamma(m)/Gamma(b); Beta(m, 1) is a uniform to the power 1/m
     on = draw_log_gamma(rng, usage)
     off = draw_log_gamma(rng, n_features - usage + state.stickiness)
     log_u = -rng.standard_exponential(state.n_factors) / usage
     return anchor, (on - off + log_u)[None, :]
+
+
+def _any_users(state: State, rng: Generator) -> Ints:
+    """For each factor (K,) one of the features that use it, each with the same probability."""
+    usage, active = state.usage, state.active
+    if active.size < _LIST_ALL:
+        some: Ints = np.nonzero(active.T)[1][np.cumsum(usage) - usage + rng.integers(0, usage)]
+        return some
+    # a uniform feature that uses k will do; only where it does not are the users listed
+    user = rng.integers(0, len(active), state.n_factors)
+    missed = np.flatnonzero(~active[user, np.arange(state.n_factors)])
+    for k, rank in zip(missed, rng.integers(0, usage[missed]), strict=True):
+        user[k] = np.flatnonzero(active[:, k])[rank]
+    return user
 
 
 def draw_logits(state: State, rng: Generator) -> Floats:

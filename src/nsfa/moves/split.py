@@ -31,8 +31,9 @@ def update_split(state: State, stats: Stats, spec: ModelSpec, rng: Generator) ->
     else:
         slab = 0.0, float(state.loading_precision)
     problem = Splits(
-        loadings=state.loadings,
-        active=state.active,
+        # the whole buffers: always in C order, also without factors
+        loadings=state.buffers["loadings"],
+        active=state.buffers["active"],
         usage=state.usage,
         noise_precision=state.noise_precision,
         noise_prior=(spec.priors.noise.shape, state.noise_rate),

@@ -12,8 +12,8 @@ from nsfa.moves.marginal import completed
 from nsfa.state import State
 from nsfa.stats import Stats
 
-# Random pairs tried in one sweep, per factor: relevant ones are few, and their modes last for thousands of sweeps.
-PAIRS = 1
+# Random pairs tried at a time, per factor: relevant ones are few, and their modes last for thousands of sweeps.
+PAIRS = 4
 
 
 def update_tilt_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
