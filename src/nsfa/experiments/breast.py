@@ -24,24 +24,24 @@ def models(quick: bool) -> list[Model]:
     """The paper's models and sizes, and larger ones up to where their predictions are best."""
     from nsfa.model import Priors
 
-    ours = [Model("NSFA", "NSFA", {}, 40.0)]
+    ours = [Model("NSFA", "NSFA", {}, 34.0)]
     if quick:
         return [model for name in ("FA", "AFA", "SFA") for model in family(name, {5: 1.0, 20: 2.0})] + ours
-    dense = {10: 3.0, 20: 5.0, 40: 10.0, 80: 28.0}
+    dense = {10: 2.5, 20: 4.0, 40: 8.0, 80: 22.0}
     rates = [
-        Model(f"FOK K20 d={d:g}", "FOK", {"n_components": 20, "prior": Priors(loading_rate=d)}, 5.0) for d in RATES
+        Model(f"FOK K20 d={d:g}", "FOK", {"n_components": 20, "prior": Priors(loading_rate=d)}, 4.0) for d in RATES
     ]
-    large = Model("BFRM K40", "BFRM", {"n_components": 40}, 34.0, Length(400, 2, 100))
+    large = Model("BFRM K40", "BFRM", {"n_components": 40}, 26.0, Length(300, 2, 100))
     return [
         *family("FA", dense),
         *family("AFA", dense),
         *family("FOK", dense),
         *rates,
-        *family("BFRM", {10: 8.0, 20: 18.0}),
+        *family("BFRM", {10: 6.0, 20: 14.0}),
         large,
-        *family("SFA", {10: 4.0, 15: 5.0, 20: 7.0, 40: 14.0, 80: 33.0, 120: 65.0}),
+        *family("SFA", {10: 3.0, 15: 4.0, 20: 5.5, 40: 11.0, 80: 26.0, 120: 52.0}),
         *ours,
-        Model(PAPER, "NSFA", {"prior": "paper"}, 5.0),
+        Model(PAPER, "NSFA", {"prior": "paper"}, 4.0),
     ]
 
 
@@ -55,7 +55,7 @@ def plan(quick: bool) -> list[Task]:
         "factor-analysis": {10: 3.0, 20: 6.0, 40: 16.0}, "sparse-pca": {20: 17.0},
     }  # fmt: skip
     return [
-        *plan_models(Setting("breast", 10, Length(800, 4, 100)), models(quick), others),
+        *plan_models(Setting("breast", 10, Length(600, 3, 100)), models(quick), others),
         Task(WHOLE, 0, whole_table, {"prior": "default", "chains": 4, "sweeps": 2000}, 60.0),
         Task(WHOLE_PAPER, 0, whole_table, {"prior": "paper", "chains": 2, "sweeps": 8000}, 100.0),
     ]

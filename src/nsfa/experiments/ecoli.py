@@ -24,8 +24,8 @@ FAMILIES = ("FA", "AFA", "FOK", "BFRM", "SFA")
 def models(quick: bool) -> list[Model]:
     """The paper's models, and NSFA with the paper's priors beside ours."""
     names = ("FA", "AFA", "SFA") if quick else FAMILIES
-    fixed = [model for name in names for model in family(name, dict.fromkeys((3, 20) if quick else SIZES, 3.0))]
-    return [*fixed, Model("NSFA", "NSFA", {}, 4.0), Model(PAPER, "NSFA", {"prior": "paper"}, 3.0)]
+    fixed = [model for name in names for model in family(name, dict.fromkeys((3, 20) if quick else SIZES, 2.0))]
+    return [*fixed, Model("NSFA", "NSFA", {}, 3.0), Model(PAPER, "NSFA", {"prior": "paper"}, 2.0)]
 
 
 def plan(quick: bool) -> list[Task]:

@@ -25,6 +25,7 @@ NSFA: dict[str, dict[str, Any]] = {
 # a loading of a method without exact zeros counts if it explains this share of the feature's variance
 VISIBLE = 0.01
 COUNTED, AVERAGED = 100, 10
+ALTERNATIONS = 30
 
 
 def plan(quick: bool) -> list[Task]:
@@ -34,8 +35,7 @@ def plan(quick: bool) -> list[Task]:
     for seed in range(sets):
         for family in ("FA", "AFA", "SFA") if quick else FIXED:
             for k in sizes:
-                settings = {"n_components": k}
-                tasks.append(_task(f"{family} K{k}", seed, family, settings, sweeps))
+                tasks.append(_task(f"{family} K{k}", seed, family, {"n_components": k}, sweeps))
         for name in list(NSFA)[: 2 if quick else None]:
             tasks.append(_task(name, seed, "NSFA", NSFA[name], sweeps))
         if not quick:
@@ -44,13 +44,13 @@ def plan(quick: bool) -> list[Task]:
                 for k in (16, 20) if peer.startswith("mofapy2") else (16,):
                     if peer != "soft-impute":
                         label = f"{peers.PEERS[peer].label} K{k}"
-                        tasks.append(Task(label, seed, fit_peer, {"peer": peer, "size": k, "seed": seed}, 3.0))
+                        tasks.append(Task(label, seed, fit_peer, {"peer": peer, "size": k, "seed": seed}, 1.0))
     return tasks
 
 
 def _task(name: str, seed: int, family: str, settings: dict[str, Any], sweeps: int, ones: bool = False) -> Task:
     arguments = {"family": family, "settings": settings, "seed": seed, "sweeps": sweeps, "ones": ones}
-    return Task(name, seed, fit, arguments, seconds={"SPCA": 5.0, "BFRM": 4.0}.get(family, 2.0) * sweeps / 1000)
+    return Task(name, seed, fit, arguments, seconds={"SPCA": 10.0, "BFRM": 4.0}.get(family, 1.2) * sweeps / 1000)
 
 
 def simulate(seed: int, ones: bool = False) -> Any:
@@ -72,7 +72,8 @@ def fit(family: str, settings: dict[str, Any], seed: int, sweeps: int, ones: boo
 
     data = simulate(seed, ones)
     if family == "SPCA":
-        model = nsfa.SPCA(**settings).fit(data.X)
+        # past the true K its superfluous components never come to rest
+        model = nsfa.SPCA(max_iter=ALTERNATIONS, **settings).fit(data.X)
         loadings = model.components_.T * np.sqrt(model.explained_variance_) * data.X.std(axis=0)[:, None]
         yield from _recovery(data, loadings, loadings != 0, 0)
         return
