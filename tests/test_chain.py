@@ -164,10 +164,11 @@ def test_an_empty_start_has_no_factors_and_a_fixed_one_has_k(rng):
 
 def test_chains_start_apart_unless_the_schedule_is_the_papers():
     starts = [starting_factors(preset("nsfa"), (100, 80), chain) for chain in range(5)]
-    assert starts == [0, 20, 40, 10, 20]
+    assert starts == [20, 0, 40, 10, 20]
     assert starting_factors(preset("nsfa", moves="plain"), (100, 80), 2) == 0
     assert starting_factors(preset("sfa", n_components=3), (100, 80), 2) == 0
-    assert starting_factors(preset("nsfa"), (20_000, 1_000_000), 2) == 100
+    assert starting_factors(preset("nsfa"), (1_000, 1_000), 2) == 100
+    assert starting_factors(preset("nsfa"), (20_000, 1_000_000), 2) == 10
     assert starting_factors(preset("nsfa"), (2, 2), 3) == 1
 
 

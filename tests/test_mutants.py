@@ -13,7 +13,7 @@ from nsfa.model import priors
 from nsfa.moves import births, concentration, loadings, marginal, noise, precisions, scale, split, tilt, urn
 from test_geweke import ALONE, BOUND
 
-SWEEPS = 8_000
+SWEEPS = 5_000
 
 
 def half_forgotten_in_noise(patch):

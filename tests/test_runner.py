@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from joblib import Parallel, delayed
 
 from nsfa.chain import Length
 from nsfa.data import observe
@@ -150,3 +151,11 @@ def test_bad_settings_get_one_sentence(settings, sentence):
 def test_negative_jobs_count_back_from_the_cores():
     assert worker_count(-1) == os.cpu_count()
     assert worker_count(3) == 3
+
+
+def test_joblib_s_own_workers_can_be_used_after_ours():
+    data, spec = problem()
+    first = sample(data, spec, chains=2, length=Length(5, 2), seed=0, n_jobs=2, workers="processes")
+    assert Parallel(n_jobs=2)(delayed(abs)(i) for i in (-1, 2)) == [1, 2]
+    again = sample(data, spec, chains=2, length=Length(5, 2), seed=0, n_jobs=2, workers="processes")
+    assert fingerprint(first) == fingerprint(again)

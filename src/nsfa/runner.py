@@ -205,11 +205,12 @@ def _run_in_threads(job: _Job, chains: int, at_once: int, monitor: Monitor) -> l
 
 
 def _run_in_processes(job: _Job, chains: int, at_once: int, monitor: Monitor) -> list[ChainResult]:
-    from joblib.externals.loky import get_reusable_executor
+    # the pool that joblib.Parallel itself reuses: a plain loky one in its place would break the user's next Parallel
+    from joblib.executor import get_memmapping_executor
 
     with tempfile.TemporaryDirectory(prefix="nsfa-") as folder:
         board = Board(Path(folder) / "board", chains)
-        pool = get_reusable_executor(max_workers=at_once)
+        pool = get_memmapping_executor(at_once)
         futures = [pool.submit(_run_elsewhere, job, chain, board) for chain in range(chains)]
 
         def forward() -> None:

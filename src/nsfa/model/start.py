@@ -9,18 +9,22 @@ from nsfa.kernels import Floats, Kernels
 from nsfa.model.spec import Gamma, ModelSpec
 from nsfa.state import State
 
-# Chains that infer the number of factors start apart: the first empty, the others with these shares of the most factors
-# a table can tell apart, in turn; agreement between them then says something.
-SHARES = (0.25, 0.5, 0.125)
+# Chains that infer the number of factors start apart, with these shares in turn of the most factors a table can tell
+# apart, the second one empty; agreement between them then says something.
+SHARES = (0.25, 0.0, 0.5, 0.125)
 MOST_AT_START = 100
+# Starts are dense: in long tables fewer factors, which grow sparse ones beside them, are at the same point sooner.
+MOST_LOADINGS = 400_000
 _POWER_STEPS = 2
 
 
 def starting_factors(spec: ModelSpec, shape: tuple[int, int], chain: int) -> int:
     """With how many factors chain number ``chain`` starts, 0 where the model says: a function of its arguments only."""
-    if spec.n_components is not None or spec.moves == "plain" or chain == 0:
+    share = SHARES[chain % len(SHARES)]
+    if spec.n_components is not None or spec.moves == "plain" or share == 0:
         return 0
-    return min(MOST_AT_START, max(1, round(SHARES[(chain - 1) % len(SHARES)] * min(shape))))
+    most = min(*shape, MOST_LOADINGS // shape[0])
+    return min(MOST_AT_START, max(1, round(share * most)))
 
 
 def initial_state(data: Observed, spec: ModelSpec, rng: np.random.Generator, n_factors: int = 0) -> State:
