@@ -168,7 +168,7 @@ def test_chains_start_apart_unless_the_schedule_is_the_papers():
     assert starting_factors(preset("nsfa", moves="plain"), (100, 80), 2) == 0
     assert starting_factors(preset("sfa", n_components=3), (100, 80), 2) == 0
     assert starting_factors(preset("nsfa"), (1_000, 1_000), 2) == 100
-    assert starting_factors(preset("nsfa"), (20_000, 1_000_000), 2) == 10
+    assert starting_factors(preset("nsfa"), (20_000, 1_000_000), 2) == 5
     assert starting_factors(preset("nsfa"), (2, 2), 3) == 1
 
 

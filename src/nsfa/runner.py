@@ -210,7 +210,7 @@ def _run_in_processes(job: _Job, chains: int, at_once: int, monitor: Monitor) ->
 
     with tempfile.TemporaryDirectory(prefix="nsfa-") as folder:
         board = Board(Path(folder) / "board", chains)
-        pool = get_memmapping_executor(at_once)
+        pool = get_memmapping_executor(at_once, max_nbytes=None)
         futures = [pool.submit(_run_elsewhere, job, chain, board) for chain in range(chains)]
 
         def forward() -> None:

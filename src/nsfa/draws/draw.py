@@ -53,11 +53,13 @@ class Draw:
         size = self.shape[0] * self.shape[1]
         return np.unpackbits(self.pattern, count=size).reshape(self.shape).view(np.bool_)
 
-    def loadings(self) -> Floats:
-        """Dense loadings (D, K) in double precision."""
-        out = np.zeros(self.shape)
+    def loadings(self, dtype: Any = np.float64) -> Floats:
+        """Dense loadings (D, K), in double precision unless asked otherwise."""
+        out = np.zeros(self.shape, dtype)
         out[self.active()] = self.value
-        return out if self.step is None else out * self.step
+        if self.step is not None:
+            out *= self.step.astype(dtype)
+        return out
 
 
 def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -> Draw:

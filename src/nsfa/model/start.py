@@ -14,7 +14,7 @@ from nsfa.state import State
 SHARES = (0.25, 0.0, 0.5, 0.125)
 MOST_AT_START = 100
 # Starts are dense: in long tables fewer factors, which grow sparse ones beside them, are at the same point sooner.
-MOST_LOADINGS = 400_000
+MOST_LOADINGS = 200_000
 _POWER_STEPS = 2
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -21,8 +22,11 @@ from nsfa.posterior.rotate import varimax
 SAME = 0.6
 # Factors in a smaller share of the draws are not kept in the pivot.
 RARE = 0.1
-# The pivot is found on at most this many draws, evenly spread; then all are matched to it.
+# The pivot is found on at most this many draws, evenly spread, and in large ones on no more than have so many entries
+# together, but some at least; then all are matched to it.
 PIVOT_DRAWS = 200
+PIVOT_ENTRIES = 80_000_000
+_LEAST_DRAWS = 40
 # ... until no column turns further than this cosine from one round to the next.
 STABLE = 0.999
 _ROUNDS = 6
@@ -62,18 +66,21 @@ def align(draws: Sequence[Draw], dense: bool) -> Alignment:
     rotation = _rotations(draws) if dense else [None] * len(draws)
 
     def loadings(i: int) -> Floats:
-        return rotated(draws[i], rotation[i])
+        # single precision is as much as cosines need, and half the work
+        return rotated(draws[i], rotation[i], np.float32)
 
-    some = np.unique(np.linspace(0, len(draws) - 1, min(PIVOT_DRAWS, len(draws))).astype(int))
+    size = max(int(np.mean([draw.shape[0] * draw.shape[1] for draw in draws])), 1)
+    wanted = min(PIVOT_DRAWS, max(PIVOT_ENTRIES // size, _LEAST_DRAWS), len(draws))
+    some = np.unique(np.linspace(0, len(draws) - 1, wanted).astype(int))
     pivot = _find_pivot(loadings, some, _start(draws))
     matches = [_match(pivot, loadings(i)) for i in range(len(draws))]
     return Alignment(pivot, tuple(m[0] for m in matches), tuple(m[1] for m in matches), tuple(rotation))
 
 
-def rotated(draw: Draw, rotation: Floats | None) -> Floats:
+def rotated(draw: Draw, rotation: Floats | None, dtype: Any = np.float64) -> Floats:
     """Loadings (D, K) of a draw, after its rotation."""
-    out = draw.loadings()
-    return out if rotation is None else out @ rotation
+    out = draw.loadings(dtype)
+    return out if rotation is None else out @ rotation.astype(dtype)
 
 
 def _start(draws: Sequence[Draw]) -> int:
@@ -173,7 +180,8 @@ def _match(pivot: Floats, g: Floats) -> tuple[Ints, Floats]:
     factor, sign = np.full(g.shape[1], -1), np.ones(g.shape[1])
     if pivot.shape[1] == 0 or g.shape[1] == 0:
         return factor, sign
-    cosine = pivot.T @ _unit(g)
+    norm = np.linalg.norm(g, axis=0)
+    cosine = pivot.astype(g.dtype).T @ g / np.where(norm > 0, norm, 1.0)
     # below SAME a pair is worth nothing, so that it cannot displace a true one
     worth = np.where(np.abs(cosine) >= SAME, np.abs(cosine), 0.0)
     rows, columns = linear_sum_assignment(-worth)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 # Intervals use evenly spaced draws, as many as keep their loadings below this many bytes.
 INTERVAL_BYTES = 200_000_000
-# Averages of scores over this many evenly spaced draws are as good as over all.
+# Averages of scores over this many evenly spaced draws are as good as over all; in large tables over fewer.
 SCORE_DRAWS = 400
+SCORE_ENTRIES = 200_000_000
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,8 @@ def score_means(
     """
     shape = data.shape[1], len(keep)
     mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
-    for i in evenly(len(draws), SCORE_DRAWS):
+    size = max(len(draws[0].noise_precision) * max(draw.n_factors for draw in draws), 1)
+    for i in evenly(len(draws), min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100))):
         own, where, sign = alignment.columns(i, keep)
         moments = sample_moments(data, draws[i], kernels, alignment.rotation[i])
         mean[:, where] += moments.mean[:, own] * sign
