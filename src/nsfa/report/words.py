@@ -124,7 +124,7 @@ def facts(posterior: Posterior, consensus: Consensus) -> list[tuple[str, str]]:
         (f"{posterior.data.n_features:,}", "genes"),
         (percent(missing_share(posterior)), "missing"),
         (f"{n_chains} × {n_draws:,}", "chains × draws"),
-        (duration(_seconds(posterior)), "sampling"),
+        (duration(_seconds(posterior)), "longest chain"),
     ]
 
 
