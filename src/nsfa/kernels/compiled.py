@@ -81,9 +81,9 @@ def normal_from(word, key, row, column, half):
     """A standard normal from a word by the ziggurat; one in eighty needs more words of the position."""
     u = 2.0 * to_unit(word) - 1.0
     block = word & _BLOCK
-    if abs(u) < _RATIO[block]:
-        return u * _X[block]
-    return _slow_normal(word, key, np.uint64(row), np.uint64(column), np.uint64(half))
+    # one type of integers, so that the slow part is compiled once
+    at = np.uint64(row), np.uint64(column), np.uint64(half)
+    return u * _X[block] if abs(u) < _RATIO[block] else _slow_normal(word, key, at[0], at[1], at[2])
 
 
 @jit
