@@ -44,5 +44,5 @@ def test_two_simulators_agree(run):
 
 
 def test_complete_data_and_the_reference_backend_agree_too():
-    assert geweke.run("nsfa", 400, missing=False, backend="reference").worst < BOUND
-    assert geweke.run("bfrm", 400, missing=False, backend="reference").worst < BOUND
+    assert geweke.run("nsfa", 1000, missing=False, backend="reference").worst < BOUND
+    assert geweke.run("bfrm", 800, missing=False, backend="reference").worst < BOUND
