@@ -70,7 +70,11 @@ class Chain:
         if start:
             self.state.scores[:] = towards_data(self.state.scores, data, kernels, rng)
         self.stats.refresh(self.state)
-        if self.state.n_factors:
+        if start:
+            # the scores are orthogonal: a regression on them is a product, and its errors are independent
+            error = rng.standard_normal(self.state.loadings.shape) / np.sqrt(data.shape[1] + 1.0)
+            self.state.loadings[:] = self.stats.cross / (data.shape[1] + 1.0) + error
+        elif self.state.n_factors:
             self.stats.kernels.draw_dense(self.state.loadings, self.stats.rows(self.state), fresh_key(rng))
 
     def sweep(self) -> BirthInfo:

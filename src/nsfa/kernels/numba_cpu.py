@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
-# Up to so many factors, calling the libraries costs more than they save.
-_FEW_FACTORS = 48
+# Below N K² of this size, calling the libraries for the scores costs more than they save.
+_SMALL_SCORES = 50_000
 
 
 class NumbaKernels:
@@ -174,7 +174,7 @@ class NumbaKernels:
         self._over_rows(fill, *scores.shape)
         holes = problem.holes
         if holes.pointer[-1] == 0 and not holes.rebuild.any():
-            small = scores.shape[1] <= _FEW_FACTORS
+            small = scores.size * scores.shape[1] < _SMALL_SCORES
             return (sample_kernels.scores_small if small else scores_complete)(problem, scores, normals)
         order, first = _samples_of_patterns(problem)
         n_patterns = len(holes.rebuild)

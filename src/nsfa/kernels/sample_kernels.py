@@ -91,25 +91,26 @@ def small_root(matrix):
 
 @jit
 def scores_small(problem, scores, normals):
-    """Scores when nothing is missing and there are few factors: X = (A L⁻ᵀ + ε) L⁻¹, Λ = L Lᵀ; returns the evidence."""
+    """Scores of a small table with nothing missing: two triangular solves a sample, Λ = L Lᵀ; returns the evidence."""
     n_samples, n_factors = normals.shape
     matrix = problem.information.copy()
     for k in range(n_factors):
         matrix[k, k] += 1.0
     root = small_root(matrix)
-    inverse = inverse_root(root)
-    half = np.dot(problem.projection, inverse.T)
-    total = 0.0
-    for n in range(n_samples):
-        part = 0.0
-        for k in range(n_factors):
-            part += half[n, k] * half[n, k]
-            half[n, k] += normals[n, k]
-        total += part
-    scores[:] = np.dot(half, inverse)
     log_root = 0.0
     for k in range(n_factors):
         log_root += math.log(root[k, k])
+    total, b = 0.0, np.empty(n_factors)
+    for n in range(n_samples):
+        for k in range(n_factors):
+            b[k] = problem.projection[n, k]
+        solve_lower(root, b)
+        for k in range(n_factors):
+            total += b[k] * b[k]
+            b[k] += normals[n, k]
+        solve_transposed(root, b)
+        for k in range(n_factors):
+            scores[n, k] = b[k]
     return 0.5 * total - n_samples * log_root
 
 
