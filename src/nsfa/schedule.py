@@ -33,7 +33,7 @@ Move = Callable[[State, Stats, ModelSpec, np.random.Generator], Any]
 # samples per second on two cores than the collapsed sweep, which mixes better but is sequential (docs/performance.md).
 PARALLEL_FROM = 3000
 # Sweeps with the scores integrated out find the plateau; after that their cost is paid back by every fifth alone.
-MARGINAL_EARLY = 150
+MARGINAL_EARLY = 300
 MARGINAL_PERIOD = 5
 
 
