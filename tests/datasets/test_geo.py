@@ -53,7 +53,7 @@ def test_values_names_and_metadata(write):
 
 @pytest.mark.parametrize("name", ["GSE42-GPL96_series_matrix.txt.gz", "GSE42-GPL97_series_matrix.txt", "renamed.dat"])
 def test_compressed_or_not_whatever_the_name(write, name):
-    data = fetch_expression(str(write(gzip.compress(matrix().encode()), name)))
+    data = fetch_expression(str(write(gzip.compress(matrix().encode(), mtime=0), name)))
     assert data.X.shape == (3, 2) and data.accession == "GSE42"
 
 
@@ -73,7 +73,7 @@ def test_a_file_without_header_lines_has_empty_metadata(write):
         (matrix(rows='"ID_REF"\t"GSM1"\n'), "must hold expression values. Got a table without rows"),
         (matrix(end=""), "must end with !series_matrix_table_end. Got a file cut short"),
         (HEADER, "Got a file cut short"),
-        (gzip.compress(matrix().encode())[:-20], "Got a file cut short"),
+        (gzip.compress(matrix().encode(), mtime=0)[:-20], "Got a file cut short"),
         ("gene,s1\na,1\n", "must be a GEO series matrix. Got a file without !series_matrix_table_begin"),
         (matrix(rows=ROWS + '"x"\t1\n'), "must have 3 values. Got 1 in row 'x'"),
         (matrix(rows=ROWS + '"x"\t1\thigh\t2\n'), "must be numbers. Got 'high' in row 'x', column 'GSM2'."),
@@ -116,7 +116,7 @@ def test_an_accession_is_downloaded_once(monkeypatch, tmp_path):
     def serve(self, url, output_file, store, check_only=False):
         asked.append(url)
         with open(output_file, "wb") as handle:
-            handle.write(gzip.compress(matrix().encode()))
+            handle.write(gzip.compress(matrix().encode(), mtime=0))
 
     monkeypatch.setattr(pooch.HTTPDownloader, "__call__", serve)
     monkeypatch.setenv("NSFA_CACHE_DIR", str(tmp_path))
