@@ -36,8 +36,8 @@ def rate_read_as_scale_in_hierarchy(patch):
 def spike_left_out_of_ratio(patch):
     right = births.proposal_tables
 
-    def wrong(rate, spec, at_least):
-        cumulative, weight = right(rate, spec, at_least)
+    def wrong(*arguments):
+        cumulative, weight = right(*arguments)
         return cumulative, np.zeros_like(weight)
 
     patch.setattr(births, "proposal_tables", wrong)

@@ -39,19 +39,14 @@ class Stats:
 
     def refresh(self, state: State) -> None:
         """Recompute S and T from the current scores. Cost O(N K² + D N K)."""
-        scores = self.refresh_gram(state)
+        scores = np.ascontiguousarray(state.scores)
+        self.gram = scores.T @ scores
         size = len(self.power) * state.n_factors
         if len(self._room) < size:
             self._room = np.empty(2 * size)
         self.cross = self._room[:size].reshape(len(self.power), state.n_factors)
         if size:
             self.kernels.cross(self.data, scores, self.cross)
-
-    def refresh_gram(self, state: State) -> Floats:
-        """Recompute S alone; returns the scores in C order. Cost O(N K²)."""
-        scores = np.ascontiguousarray(state.scores)
-        self.gram = scores.T @ scores
-        return scores
 
     def rows(self, state: State) -> Rows:
         """The loadings' problem, for the row kernels."""

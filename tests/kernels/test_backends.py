@@ -44,8 +44,9 @@ def test_collapsed_sweep(kind, precision, prior):
 @pytest.mark.parametrize("kind", HOLES)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("per_feature", [False, True])
-def test_independent_sweep(kind, precision, per_feature, rng):
-    state, stats, _ = case(kind=kind, precision=precision)
+@pytest.mark.parametrize("n_features", [9, 150])
+def test_independent_sweep(kind, precision, per_feature, n_features, rng):
+    state, stats, _ = case(kind=kind, precision=precision, n_features=n_features)
     logit = rng.normal(size=(len(state.loadings) if per_feature else 1, state.n_factors))
     anchor = rng.integers(-1, len(state.loadings), state.n_factors)
 

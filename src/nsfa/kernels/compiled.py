@@ -23,7 +23,7 @@ inline = numba.njit(inline="always", **_OPTIONS)
 _M0, _M1 = streams.MULTIPLIER_0, streams.MULTIPLIER_1
 _W0, _W1 = streams.WEYL_0, streams.WEYL_1
 _LOW = streams.LOW_WORD
-_SHIFT, _MANTISSA_SHIFT = np.uint64(32), np.uint64(12)
+_SHIFT, _MANTISSA_SHIFT, _ONE = np.uint64(32), np.uint64(12), np.uint64(1)
 
 
 _X, _RATIO, _EDGE = streams.ZIGGURAT_X, streams.ZIGGURAT_RATIO, streams.ZIGGURAT_EDGE
@@ -77,13 +77,19 @@ def words_of_rows(key, first_row, n_rows):
 
 
 @inline
+def fast_normal(word):
+    """A standard normal from a word by the ziggurat, and whether it is valid: one in eighty needs more words."""
+    u, block = 2.0 * to_unit(word) - 1.0, word & _BLOCK
+    return u * _X[block], abs(u) < _RATIO[block]
+
+
+@inline
 def normal_from(word, key, row, column, half):
     """A standard normal from a word by the ziggurat; one in eighty needs more words of the position."""
-    u = 2.0 * to_unit(word) - 1.0
-    block = word & _BLOCK
+    normal, fine = fast_normal(word)
     # one type of integers, so that the slow part is compiled once
     at = np.uint64(row), np.uint64(column), np.uint64(half)
-    return u * _X[block] if abs(u) < _RATIO[block] else _slow_normal(word, key, at[0], at[1], at[2])
+    return normal if fine else _slow_normal(word, key, at[0], at[1], at[2])
 
 
 @jit
@@ -152,25 +158,26 @@ def _gamma_try(first, second, d, key, row, column):
     return -1.0
 
 
-@jit
+@inline
 def gamma_draw(shape, key, row, column):
     """Gamma(shape, 1) from the pairs at (row, column), (row, column + 1), ..."""
-    first, second = word_pair(key, row, column, 0, 0)
-    return gamma_from(first, second, shape, key, row, column)
+    pair = word_pair(key, row, column, 0, 0)
+    return gamma_from(pair[0], pair[1], shape, key, np.uint64(row), np.uint64(column))
 
 
 @jit
 def gamma_from(first, second, shape, key, row, column):
     """``gamma_draw`` with the word pair at (row, column) already made."""
     d = shape - 1.0 / 3.0 if shape >= 1.0 else shape + 2.0 / 3.0
-    attempt = column
-    value = _gamma_try(first, second, d, key, row, attempt)
-    while value < 0.0:
-        attempt += 1
-        first, second = word_pair(key, row, attempt, 0, 0)
-        value = _gamma_try(first, second, d, key, row, attempt)
+    value = -1.0
+    while True:
+        value = _gamma_try(first, second, d, key, row, column)
+        column += _ONE
+        if value >= 0.0:
+            break
+        first, second = word_pair(key, row, column, 0, 0)
     if shape < 1.0:
-        value *= uniform_pair(key, row, attempt + 1)[0] ** (1.0 / shape)
+        value *= uniform_pair(key, row, column)[0] ** (1.0 / shape)
     return max(value, 2.2250738585072014e-308)
 
 
@@ -179,7 +186,7 @@ def fill_gammas(key, first_row, shape, rate, out):
     """Gamma(shape, rate) draws, entry i keyed by ``first_row + i``."""
     first, second = words_of_rows(key, first_row, out.shape[0])
     for i in range(out.shape[0]):
-        out[i] = gamma_from(first[i], second[i], shape[i], key, first_row + i, 0) / rate[i]
+        out[i] = gamma_from(first[i], second[i], shape[i], key, np.uint64(first_row + i), np.uint64(0)) / rate[i]
 
 
 @jit

@@ -18,6 +18,7 @@ from nsfa.kernels import (
     Own,
     Split,
     birth_kernels,
+    block_kernels,
     factor_kernels,
     marginal_kernels,
     pair_kernels,
@@ -29,7 +30,7 @@ from nsfa.kernels.compiled import fill_gammas, fill_normals
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
-    from nsfa.kernels import Births, Bools, Floats, Ints, Marginal, Projection, Rows, Scales, Splits, Tilts
+    from nsfa.kernels import Births, Bools, Floats, Holes, Ints, Marginal, Projection, Rows, Scales, Splits, Tilts
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
@@ -95,17 +96,23 @@ class NumbaKernels:
         self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, prior: tuple[float, float], key: int
     ) -> Floats:
         residual = np.empty(len(loadings))
-        row_kernels.collapsed_rows(loadings, active, rows, usage, prior[0], prior[1], np.uint64(key), residual)
+        row_kernels.collapsed_rows(
+            loadings, active, rows, _weights(rows), usage, prior[0], prior[1], np.uint64(key), residual
+        )
         return residual
 
     def sweep_independent(
         self, loadings: Floats, active: Bools, rows: Rows, logit: Floats, anchor: Ints, key: int
     ) -> tuple[Ints, Floats]:
-        residual = np.empty(len(loadings))
+        residual, ones = np.empty(len(loadings)), _weights(rows)
 
         def one(lo: int, hi: int) -> Ints:
             usage = np.zeros(loadings.shape[1], dtype=np.int64)
-            row_kernels.independent_rows(lo, hi, loadings, active, rows, logit, anchor, np.uint64(key), usage, residual)
+            rest = logit, anchor, np.uint64(key), usage, residual
+            if ones is None:
+                block_kernels.block_rows(lo, hi, loadings, active, rows, *rest)
+            else:
+                row_kernels.independent_rows(lo, hi, loadings, active, rows, ones, *rest)
             return usage
 
         return sum(self._over_rows(one, *loadings.shape)), residual
@@ -158,9 +165,10 @@ class NumbaKernels:
 
     def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
         residual, active = np.empty(len(loadings)), np.ones(loadings.shape, dtype=np.bool_)
+        ones = _weights(rows)
 
         def one(lo: int, hi: int) -> None:
-            row_kernels.dense_rows(lo, hi, loadings, active, rows, np.uint64(key), residual)
+            row_kernels.dense_rows(lo, hi, loadings, active, rows, ones, np.uint64(key), residual)
 
         self._over_rows(one, loadings.shape[0], loadings.shape[1] ** 2)
         return residual
@@ -172,12 +180,11 @@ class NumbaKernels:
             fill_normals(np.uint64(key), lo, normals[lo:hi])
 
         self._over_rows(fill, *scores.shape)
-        holes = problem.holes
-        if holes.pointer[-1] == 0 and not holes.rebuild.any():
+        if _complete(problem.holes):
             small = scores.size * scores.shape[1] < _SMALL_SCORES
             return (sample_kernels.scores_small if small else scores_complete)(problem, scores, normals)
         order, first = _samples_of_patterns(problem)
-        n_patterns = len(holes.rebuild)
+        n_patterns = len(first) - 1
         evidence = np.empty(n_patterns)
 
         def one(lo: int, hi: int) -> None:
@@ -187,6 +194,8 @@ class NumbaKernels:
         return float(evidence.sum())
 
     def score_moments(self, problem: Projection) -> tuple[Floats, Floats, Floats]:
+        if _complete(problem.holes):
+            return moments_complete(problem)
         shape = problem.projection.shape
         mean, variance, evidence = np.empty(shape), np.empty(shape), np.empty(shape[0])
         order, first = _samples_of_patterns(problem)
@@ -228,6 +237,25 @@ def scores_complete(problem: Projection, scores: Floats, normals: Floats) -> flo
     half += normals
     scores[:] = half @ inverse
     return gain
+
+
+def moments_complete(problem: Projection) -> tuple[Floats, Floats, Floats]:
+    """Means, variances and evidence of the scores when nothing is missing, by two products."""
+    root = np.linalg.cholesky(problem.information + np.eye(len(problem.information)))
+    inverse = sample_kernels.inverse_root(root)
+    half = problem.projection @ inverse.T
+    evidence = 0.5 * np.einsum("nk,nk->n", half, half) - np.log(root.diagonal()).sum()
+    variance = np.einsum("ik,ik->k", inverse, inverse)
+    return half @ inverse, np.tile(variance, (len(half), 1)), evidence
+
+
+def _complete(holes: Holes) -> bool:
+    return bool(holes.pointer[-1] == 0 and not holes.rebuild.any())
+
+
+def _weights(rows: Rows) -> Floats | None:
+    """Equal weights of the samples, or None where nothing is missing: the kernels are then compiled without holes."""
+    return None if _complete(rows.holes) else np.ones(len(rows.scores))
 
 
 def _samples_of_patterns(problem: Projection) -> tuple[Ints, Ints]:

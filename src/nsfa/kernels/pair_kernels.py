@@ -169,9 +169,9 @@ def tilt_pairs(problem, excess, n_pairs, key):
             wide += work[3, i] * work[1, i] * work[1, i]
             total += work[3, i] * work[1, i] * work[0, i]
         # all loadings in use, the mode near that, and the one with most of them off: none depends on the present tilt
-        modes[0] = total / wide, wide
-        modes[1] = tilt_mode(modes[0, 0], TILT_ROUNDS, n, power, kept, work)
-        modes[2] = tilt_mode(middle_tilt(n, work), TILT_ROUNDS, n, power, kept, work)
+        modes[0, 0], modes[0, 1] = total / wide, wide
+        modes[1, 0], modes[1, 1] = tilt_mode(modes[0, 0], TILT_ROUNDS, n, power, kept, work)
+        modes[2, 0], modes[2, 1] = tilt_mode(middle_tilt(n, work), TILT_ROUNDS, n, power, kept, work)
         which, accept = uniform_pair(key, p, 1)
         m = 0 if which < TILT_WEIGHTS[0] else 1 if which < TILT_WEIGHTS[0] + TILT_WEIGHTS[1] else 2
         proposal = modes[m, 0] + normal_at(key, p, 2) / math.sqrt(modes[m, 1])

@@ -32,13 +32,21 @@ def _padded(gram):
     """A copy with zero columns up to a multiple of 16: row updates then run in whole vectors."""
     n_factors = gram.shape[0]
     out = np.zeros((n_factors, (n_factors + _LANES - 1) // _LANES * _LANES))
-    out[:, :n_factors] = gram
+    # by loops: assigning arrays compiles numba's checks of their shapes
+    for i in range(n_factors):
+        for j in range(n_factors):
+            out[i, j] = gram[i, j]
     return out
 
 
 @jit
 def _gram_of_row(d, rows, ones, shared):
-    """XᵀX over the samples observed for feature d, padded: ``shared`` itself, or a corrected copy."""
+    """XᵀX over the samples observed for feature d, padded: ``shared`` itself, or a corrected copy.
+
+    ``ones`` are the samples' weights, or None where nothing is missing: the rest is then not even compiled.
+    """
+    if ones is None:
+        return shared
     holes = rows.holes
     start, stop = holes.pointer[d], holes.pointer[d + 1]
     if start == stop and not holes.rebuild[d]:
@@ -103,13 +111,12 @@ def _exceeds(t, threshold):
 
 
 @jit
-def independent_rows(lo, hi, loadings, active, rows, logit, anchor, key, usage, residual):
-    """Gibbs pass over rows lo..hi given prior logits (1 or D, K); row ``anchor[k]`` keeps factor k."""
+def independent_rows(lo, hi, loadings, active, rows, ones, logit, anchor, key, usage, residual):
+    """Gibbs pass over rows lo..hi, some with holes, given prior logits (1 or D, K); ``anchor[k]`` keeps factor k."""
     n_factors = rows.gram.shape[0]
     shared = _padded(rows.gram)
     c, work = np.zeros(shared.shape[1]), np.empty((3, n_factors))
     first, second = np.empty(n_factors, np.uint64), np.empty(n_factors, np.uint64)
-    ones = np.ones(rows.scores.shape[0])
     lam_step, logit_step = min(1, rows.loading_precision.shape[0] - 1), min(1, logit.shape[0] - 1)
     for d in range(lo, hi):
         tau, prior = rows.noise_precision[d], logit[d * logit_step]
@@ -136,7 +143,7 @@ def independent_rows(lo, hi, loadings, active, rows, logit, anchor, key, usage, 
 
 
 @jit
-def collapsed_rows(loadings, active, rows, usage, prior_on, prior_off, key, residual):
+def collapsed_rows(loadings, active, rows, ones, usage, prior_on, prior_off, key, residual):
     """Gibbs pass over all rows in turn, prior odds (m + prior_on)/(prior_off + D − 1 − m), m without the row.
 
     Where m + prior_on is 0 the factor is the row's own: it stays, and belongs to the birth/death move.
@@ -145,7 +152,6 @@ def collapsed_rows(loadings, active, rows, usage, prior_on, prior_off, key, resi
     shared = _padded(rows.gram)
     c, work = np.zeros(shared.shape[1]), np.empty((3, n_factors))
     first, second = np.empty(n_factors, np.uint64), np.empty(n_factors, np.uint64)
-    ones = np.ones(rows.scores.shape[0])
     lam_step = min(1, rows.loading_precision.shape[0] - 1)
     for d in range(n_features):
         tau = rows.noise_precision[d]
@@ -175,12 +181,11 @@ def collapsed_rows(loadings, active, rows, usage, prior_on, prior_off, key, resi
 
 
 @jit
-def dense_rows(lo, hi, loadings, active, rows, key, residual):
+def dense_rows(lo, hi, loadings, active, rows, ones, key, residual):
     """g_d ~ N(A⁻¹ τ_d T_d, A⁻¹), A = τ_d S_d + diag(λ_d), for rows lo..hi; ``active`` is all true."""
     n_factors = rows.gram.shape[0]
     shared = _padded(rows.gram)
     c, b = np.zeros(shared.shape[1]), np.empty(n_factors)
-    ones = np.ones(rows.scores.shape[0])
     lam, tau = rows.loading_precision, rows.noise_precision
     lam_step = min(1, lam.shape[0] - 1)
     for d in range(lo, hi):

@@ -91,26 +91,31 @@ def small_root(matrix):
 
 @jit
 def scores_small(problem, scores, normals):
-    """Scores of a small table with nothing missing: two triangular solves a sample, Λ = L Lᵀ; returns the evidence."""
+    """Scores of a small table with nothing missing, x = L⁻ᵀ(L⁻¹a + ε), Λ = L Lᵀ; returns the evidence."""
     n_samples, n_factors = normals.shape
     matrix = problem.information.copy()
     for k in range(n_factors):
         matrix[k, k] += 1.0
     root = small_root(matrix)
-    log_root = 0.0
+    inverse, turned, log_root = inverse_root(root), matrix, 0.0
     for k in range(n_factors):
         log_root += math.log(root[k, k])
-    total, b = 0.0, np.empty(n_factors)
+        for j in range(n_factors):
+            turned[j, k] = inverse[k, j]
+    total, half, size = 0.0, np.empty(n_factors), np.uint64(n_factors)
     for n in range(n_samples):
-        for k in range(n_factors):
-            b[k] = problem.projection[n, k]
-        solve_lower(root, b)
-        for k in range(n_factors):
-            total += b[k] * b[k]
-            b[k] += normals[n, k]
-        solve_transposed(root, b)
-        for k in range(n_factors):
-            scores[n, k] = b[k]
+        for k in range(size):
+            half[k], scores[n, k] = 0.0, 0.0
+        # sums run over the outer index, so that the inner loops become vector instructions
+        for j in range(size):
+            a = problem.projection[n, j]
+            for k in range(size):
+                half[k] += a * turned[j, k]
+        for j in range(size):
+            total += half[j] * half[j]
+            h = half[j] + normals[n, j]
+            for k in range(size):
+                scores[n, k] += h * inverse[j, k]
     return 0.5 * total - n_samples * log_root
 
 

@@ -7,6 +7,7 @@ are integrated out, so only the feature's residual sum of squares without them i
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +39,9 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
     """
     n_features = len(state.noise_precision)
     own = stats.kernels.own_factors(state.loadings, state.active, stats.rows(state), state.usage, stats.residual)
-    cumulative, weight = proposal_tables(birth_rate(state, n_features), spec, int(own.number.max()))
+    cumulative, weight = proposal_tables(
+        birth_rate(state, n_features), spec.birth_scale, spec.spike, int(own.number.max())
+    )
     # a shared slab precision is the state's; others are drawn with the new factors
     shared = state.loading_precision.ndim == 0
     problem = Births(
@@ -67,20 +70,21 @@ def birth_rate(state: State, n_features: int) -> float:
     return state.concentration * state.stickiness / (state.stickiness + n_features - 1)
 
 
-def proposal_tables(rate: float, spec: ModelSpec, at_least: int) -> tuple[Floats, Floats]:
+@lru_cache
+def proposal_tables(rate: float, scale: float, spike: float, at_least: int) -> tuple[Floats, Floats]:
     """Distribution function of J and log Po(κ; γ) − log J(κ), for κ = 0, 1, … until J has no mass left to speak of.
 
     J(κ) = (1 − π) Poisson(κ; sγ) + π 1(κ = 1): the whole proposal, spike included, stands in the ratio.
     """
     cumulative, weight = [], []
-    log_rate, log_scale = math.log(rate), math.log(spec.birth_scale)
+    log_rate, log_scale = math.log(rate), math.log(scale)
     # log Poisson(κ; γ), and log (1 − π) Poisson(κ; sγ), one κ after another
-    prior, plain = -rate, math.log1p(-spec.spike) - spec.birth_scale * rate
+    prior, plain = -rate, math.log1p(-spike) - scale * rate
     total, kappa, proposal = 0.0, 0, 0.0
     # past the mode, terms fall faster than geometrically: below 1e-18 the rest cannot be drawn
-    least = max(at_least, 1, spec.birth_scale * rate)
+    least = max(at_least, 1, scale * rate)
     while kappa <= least or proposal > -42.0:
-        proposal = plain if kappa != 1 or spec.spike == 0 else math.log(math.exp(plain) + spec.spike)
+        proposal = plain if kappa != 1 or spike == 0 else math.log(math.exp(plain) + spike)
         total += math.exp(proposal)
         cumulative.append(total)
         weight.append(prior - proposal)

@@ -14,8 +14,8 @@ from nsfa.stats import Stats
 def update_scores(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
     """x_n ~ N(Λ_n⁻¹ Gᵀ diag(τ) y_n, Λ_n⁻¹), Λ_n = I + Σ_{d observed} τ_d g_d g_dᵀ.
 
-    Changes ``scores`` and ``stats.gram``; leaves log p(Y | G, τ), the scores integrated out, in
-    ``stats.log_evidence``. Cost O(D N K) + one K×K factorisation per distinct pattern of missing features.
+    Changes ``scores``, after which the statistics must be refreshed; leaves log p(Y | G, τ), the scores integrated
+    out, in ``stats.log_evidence``. Cost O(D N K) + one K×K factorisation per distinct pattern of missing features.
     """
     tau = state.noise_precision
     base = float(stats.count.dot(np.log(tau)) - tau.dot(stats.power)) - stats.n_observed * LOG_2PI
@@ -23,4 +23,3 @@ def update_scores(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Ge
     if state.n_factors:
         gain = stats.kernels.draw_scores(stats.projection(state), state.scores, fresh_key(rng))
     stats.log_evidence = 0.5 * base + gain
-    stats.refresh_gram(state)

@@ -16,12 +16,11 @@ Generator = np.random.Generator
 def update_urn(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """Each sample joins cluster c with probability ∝ n_c N(y_n; G x_c, Ψ), or a new one ∝ α₀ N(y_n; 0, GGᵀ + Ψ).
 
-    Then each cluster's value is drawn given its members. Changes ``scores``, ``cluster`` and ``stats.gram``.
-    Cost O(D N K + N C K²) with C clusters.
+    Then each cluster's value is drawn given its members. Changes ``scores``, after which the statistics must be
+    refreshed, and ``cluster``. Cost O(D N K + N C K²) with C clusters.
     """
     cluster = np.asarray(state.cluster)
     stats.kernels.draw_urn(stats.projection(state), state.scores, cluster, state.urn_concentration, fresh_key(rng))
-    stats.refresh_gram(state)
 
 
 def update_urn_concentration(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
