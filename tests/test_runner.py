@@ -153,7 +153,9 @@ def test_negative_jobs_count_back_from_the_cores():
     assert worker_count(3) == 3
 
 
-def test_joblib_s_own_workers_can_be_used_after_ours():
+@pytest.mark.parametrize("large", [10**6, 0])
+def test_joblib_s_own_workers_can_be_used_after_ours(large, monkeypatch):
+    monkeypatch.setattr("nsfa.runner._LARGE", large)
     data, spec = problem()
     first = sample(data, spec, chains=2, length=Length(5, 2), seed=0, n_jobs=2, workers="processes")
     assert Parallel(n_jobs=2)(delayed(abs)(i) for i in (-1, 2)) == [1, 2]

@@ -29,6 +29,8 @@ from nsfa.model.start import starting_factors
 _REPORT_EVERY = 0.1
 # Seconds of sampling from which starting worker processes (imports, compiled code from the cache) is worth it.
 _WORTH_PROCESSES = 10.0
+# Entries of a table from which workers are not kept for the next fit.
+_LARGE = 500_000
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,12 @@ def _run_in_processes(job: _Job, chains: int, at_once: int, monitor: Monitor) ->
             for report in board.read():
                 monitor(report)
 
-        return _gather(futures, board.stop, forward)
+        try:
+            return _gather(futures, board.stop, forward)
+        finally:
+            if job.data.values.size > _LARGE:
+                # workers that have seen a large table do not give its memory back while they wait
+                pool.shutdown()
 
 
 def _run_elsewhere(job: _Job, chain: int, board: Board) -> ChainResult:
