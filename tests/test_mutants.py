@@ -8,6 +8,7 @@ import pytest
 import geweke
 from nsfa import stats as stats_module
 from nsfa.data import _no_holes
+from nsfa.kernels import sample_kernels
 from nsfa.kernels.numba_cpu import NumbaKernels
 from nsfa.model import priors
 from nsfa.moves import births, concentration, loadings, marginal, noise, precisions, scale, split, tilt, urn
@@ -90,6 +91,15 @@ def missing_features_counted_in_scores(patch):
         return right(self, state)._replace(holes=_no_holes(1), pattern=np.zeros(self.data.shape[1], np.int64))
 
     patch.setattr(stats_module.Stats, "projection", wrong)
+
+
+def missing_features_half_taken_out_of_shared_scores(patch):
+    right = sample_kernels.scores_from_shared
+
+    def wrong(which, order, first, holes, weighted, *rest):
+        return right(which, order, first, holes, np.sqrt(0.5) * weighted, *rest)
+
+    patch.setattr(sample_kernels, "scores_from_shared", wrong)
 
 
 def indicator_forgotten_in_sparsity(patch):
@@ -184,6 +194,7 @@ MUTANTS = [
     (harmonic_number_forgets_stickiness, "nsfa", {"sweep": "parallel", "stickiness": "infer"}),
     (missing_samples_counted_in_gram, *NSFA),
     (missing_features_counted_in_scores, "fa", {}),
+    (missing_features_half_taken_out_of_shared_scores, "fa", {}),
     (rate_read_as_scale_in_scale, *NSFA),
     (scale_without_its_jacobian, *NSFA),
     (shear_forgets_the_slab, "afa", {"noise": "shared"}),

@@ -33,6 +33,12 @@ class Holes(NamedTuple):
     rebuild: Bools
 
 
+def few_missing(holes: Holes, n_factors: int) -> Bools:
+    """The rows that lack fewer entries than there are factors: a small correction of what complete rows share."""
+    few: Bools = ~holes.rebuild & (np.diff(holes.pointer) < n_factors)
+    return few
+
+
 class Rows(NamedTuple):
     """What the conditional of a feature's loadings needs: its products with the scores, and its precisions.
 

@@ -13,8 +13,12 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import inline, jit, normal_from, to_unit, uniform_pair, word_pair
+from nsfa.kernels.compiled import fill_words, inline, jit, normal_from, to_unit, uniform_pair
 from nsfa.kernels.streams import ACCEPT, LEAST_VARIANCE, MOST_SHRINKS, MOST_STEPS, NOISE, NOISE_WIDTH
+
+# Rows of a feature's work space: loadings before; t = P A y; w = P g and u = t − C g; c, V g, C⁻g and the diagonals of
+# V and C⁻ without the feature; c − C⁻g with its new loadings.
+_OLD, _T, _W, _U, _C, _VG, _CG, _V_DIAGONAL, _C_DIAGONAL, _BACK, _ROWS = range(11)
 
 
 @inline
@@ -25,7 +29,7 @@ def row_log_likelihood(v, residual, n):
 
 @jit
 def entry_proposal(n, v0, a1, vkk, r0, s, ckk, lam):
-    """Centre ĝ, precision H and f(ĝ) of a normal near the conditional of one loading, whatever its present value.
+    """Centre ĝ, precision H and f(ĝ) − f(0) of a normal near the conditional of a loading, whatever its present value.
 
     f(g) = −(N/2) log v − R/(2v) − ½λg², v = v₀ + 2a₁g + V_kk g², R = r₀ − 2sg + C_kk g²: two Newton steps, held back.
     """
@@ -33,17 +37,19 @@ def entry_proposal(n, v0, a1, vkk, r0, s, ckk, lam):
     g = s / (ckk + v0 * lam)
     bend = 0.0
     for step in range(3):
-        v, dv = v0 + g * (2.0 * a1 + g * vkk), 2.0 * (a1 + g * vkk)
+        v = v0 + g * (2.0 * a1 + g * vkk)
         r, dr = r0 + g * (g * ckk - 2.0 * s), 2.0 * (g * ckk - s)
-        slope = -0.5 * (n * dv + dr) / v + 0.5 * r * dv / (v * v) - lam * g
-        bend = -n * (vkk / v - 0.5 * dv * dv / (v * v)) - ckk / v + dr * dv / (v * v)
-        bend += r * vkk / (v * v) - r * dv * dv / (v * v * v) - lam
+        # everything over v, with one division: w = v'/v, x = v''/2v, e = r/v
+        over = 1.0 / v
+        w, x, e = 2.0 * (a1 + g * vkk) * over, vkk * over, r * over
+        slope = 0.5 * w * (e - n) - 0.5 * dr * over - lam * g
+        bend = (e - n) * x + (0.5 * n - e) * w * w + (dr * w - ckk) * over - lam
         bend = max(-bend, floor)
         if step < 2:
             most = 3.0 / math.sqrt(floor)
             g += min(max(slope / bend, -most), most)
-    height = row_log_likelihood(v, r, n) - 0.5 * lam * g * g
-    return g, 0.9 * bend, height
+    gain = 0.5 * (n * math.log(v0 / v) - r / v + r0 / v0 - lam * g * g)
+    return g, 0.9 * bend, gain
 
 
 @inline
@@ -90,41 +96,96 @@ def _noise_slice(psi, extra, residual, n, shape, rate, key, d):
 
 
 @jit
-def _correct(P, C, w, u, scale, power):
-    """P += s wwᵀ, C += s² power wwᵀ − s (uwᵀ + wuᵀ): takes a feature out (s = 1/δ) or puts it back (−1/δ)."""
-    for i in range(w.shape[0]):
-        wi, ui, both = scale * w[i], scale * u[i], scale * scale * power * w[i]
-        for j in range(np.uint64(w.shape[0])):
-            P[i, j] += wi * w[j]
-            C[i, j] += both * w[j] - ui * w[j] - wi * u[j]
+def _times(matrix, vector, out):
+    """Set ``out`` to matrix · vector for a symmetric matrix, by the rows of what is not zero."""
+    size = np.uint64(vector.shape[0])
+    for j in range(size):
+        out[j] = 0.0
+    for i in range(size):
+        x = vector[i]
+        if x != 0.0:
+            for j in range(size):
+                out[j] += x * matrix[i, j]
 
 
 @jit
-def _draw_entries(d, problem, moments, v, residual, key):
-    """Metropolis–Hastings on every (z, g) of feature d; ``moments`` is (V, C, c, Vg, Cg). Returns the new v and R."""
-    P, C, c, Vg, Cg = moments
+def _inner(a, b):
+    total = 0.0
+    for k in range(np.uint64(a.shape[0])):
+        total += a[k] * b[k]
+    return total
+
+
+@jit
+def _take_out(P, C, work, scale, power, g):
+    """Of the moments without the feature whose Pg, P A y − Cg are w, u: V g and C⁻g, the diagonals of V and C⁻.
+
+    V = P + s wwᵀ and C⁻ = C + s² power wwᵀ − s (uwᵀ + wuᵀ), s = ``scale``; neither matrix is formed.
+    """
+    w, u, Vg, Cg = work[_W], work[_U], work[_VG], work[_CG]
+    wg, ug = scale * _inner(w, g), scale * _inner(u, g)
+    for k in range(np.uint64(w.shape[0])):
+        Vg[k] = w[k] * (1.0 + wg)
+        Cg[k] += w[k] * (scale * power * wg - ug) - u[k] * wg
+        work[_V_DIAGONAL, k] = P[k, k] + scale * w[k] * w[k]
+        work[_C_DIAGONAL, k] = C[k, k] + scale * w[k] * (scale * power * w[k] - 2.0 * u[k])
+
+
+@jit
+def _add_column(P, C, work, scale, power, k, change):
+    """Vg and C⁻g after loading k has changed."""
+    w, u, Vg, Cg = work[_W], work[_U], work[_VG], work[_CG]
+    a = scale * w[k]
+    b = scale * (power * a - u[k])
+    for j in range(np.uint64(w.shape[0])):
+        Vg[j] += change * (P[k, j] + a * w[j])
+        Cg[j] += change * (C[k, j] + b * w[j] - a * u[j])
+
+
+@jit
+def _replace(P, C, work, out, back):
+    """Take a feature out of P and C and put it back changed, in one pass; ``out`` and ``back`` are (scale, power)."""
+    w, u, w2, u2 = work[_W], work[_U], work[_VG], work[_BACK]
+    size = np.uint64(w.shape[0])
+    for i in range(size):
+        a, a2 = out[0] * w[i], back[0] * w2[i]
+        b, b2 = out[0] * (out[1] * a - u[i]), back[0] * (back[1] * a2 - u2[i])
+        for j in range(size):
+            P[i, j] += a * w[j] + a2 * w2[j]
+            C[i, j] += b * w[j] + b2 * w2[j] - a * u[j] - a2 * u2[j]
+
+
+@jit
+def _draw_entries(d, problem, moments, out, v, residual, key, words):
+    """Metropolis–Hastings on every (z, g) of feature d; ``moments`` is (P, C, work). Returns the new v and R."""
+    P, C, work = moments
+    c, Vg, Cg = work[_C], work[_VG], work[_CG]
     active, usage, prior = problem.active, problem.usage, problem.prior
     n_features, n = problem.values.shape[0], float(problem.values.shape[1])
     g, lam = problem.loadings[d], problem.loading_precision[d * min(1, problem.loading_precision.shape[0] - 1)]
     for k in range(g.shape[0]):
         on, gk, slab = active[d, k], g[k], lam[k]
         others = usage[k] - (1 if on else 0)
-        a1, s = Vg[k] - P[k, k] * gk, c[k] - Cg[k] + C[k, k] * gk
-        v0, r0 = v - gk * (2.0 * a1 + gk * P[k, k]), residual - gk * (gk * C[k, k] - 2.0 * s)
-        centre, precision, height = entry_proposal(n, v0, a1, P[k, k], r0, s, C[k, k], slab)
-        empty = row_log_likelihood(v0, r0, n)
+        vkk, ckk = work[_V_DIAGONAL, k], work[_C_DIAGONAL, k]
+        a1, s = Vg[k] - vkk * gk, c[k] - Cg[k] + ckk * gk
+        v0, r0 = v - gk * (2.0 * a1 + gk * vkk), residual - gk * (gk * ckk - 2.0 * s)
+        centre, precision, gain = entry_proposal(n, v0, a1, vkk, r0, s, ckk, slab)
         # a factor that is this feature's own stays: births and deaths decide about it
         forced = others + prior[0] <= 0.0
-        log_prior = 0.0 if forced else math.log((others + prior[0]) / (prior[1] + n_features - 1.0 - others))
-        odds = min(max(log_prior + 0.5 * math.log(slab / precision) + height - empty, -700.0), 700.0)
-        first, second = word_pair(key, d, k, 0, 0)
-        u = to_unit(first)
-        propose = forced or math.log(u) - math.log(1.0 - u) < odds
-        new = centre + normal_from(second, key, d, k, 1) / math.sqrt(precision) if propose else 0.0
-        new_v, new_r = v0 + new * (2.0 * a1 + new * P[k, k]), r0 + new * (new * C[k, k] - 2.0 * s)
-        # target over proposal of the new state and of the old one; the proposal's P(z = 1) is σ(odds)
-        log_on = 0.0 if forced else -math.log1p(math.exp(-odds))
-        log_off = -math.log1p(math.exp(odds))
+        odds = 1.0 if forced else (others + prior[0]) / (prior[1] + n_features - 1.0 - others)
+        u = to_unit(words[0, k])
+        propose = forced or u < (1.0 - u) * odds * math.sqrt(slab / precision) * math.exp(min(gain, 700.0))
+        if not propose and not on:
+            # zero stays zero: accepted whatever the ratio
+            usage[k] = others
+            continue
+        empty, log_prior = row_log_likelihood(v0, r0, n), math.log(odds)
+        log_odds = min(max(log_prior + 0.5 * math.log(slab / precision) + gain, -700.0), 700.0)
+        new = centre + normal_from(words[1, k], key, d, k, 1) / math.sqrt(precision) if propose else 0.0
+        new_v, new_r = v0 + new * (2.0 * a1 + new * vkk), r0 + new * (new * ckk - 2.0 * s)
+        # target over proposal of the new state and of the old one; the proposal's P(z = 1) is σ(log_odds)
+        log_on = 0.0 if forced else -math.log1p(math.exp(-log_odds))
+        log_off = -math.log1p(math.exp(log_odds))
         ratio = (
             log_weight(new_v, new_r, n, new, centre, precision, slab) + log_prior - log_on
             if propose
@@ -132,10 +193,7 @@ def _draw_entries(d, problem, moments, v, residual, key):
         )
         ratio -= log_weight(v, residual, n, gk, centre, precision, slab) + log_prior - log_on if on else empty - log_off
         if math.log(uniform_pair(key, d, ACCEPT + k)[0]) < ratio:
-            change = new - gk
-            for j in range(np.uint64(g.shape[0])):
-                Vg[j] += change * P[k, j]
-                Cg[j] += change * C[k, j]
+            _add_column(P, C, work, out[0], out[1], k, new - gk)
             v, residual, g[k], on = new_v, new_r, new, propose
         active[d, k] = on
         usage[k] = others + (1 if on else 0)
@@ -143,29 +201,34 @@ def _draw_entries(d, problem, moments, v, residual, key):
 
 
 @jit
-def marginal_rows(problem, A, P, C, key):
+def marginal_rows(problem, power_of, A, P, C, key):
     """One pass over the features: pattern, loadings and noise variance of each, scores integrated out.
 
-    A = Gᵀ Ψ⁻¹ Y (K, N), P = (I + Gᵀ Ψ⁻¹ G)⁻¹ and C = P A Aᵀ P are kept up to date.
+    ``power_of`` is Σ y² (D,); A = Gᵀ Ψ⁻¹ Y (K, N), P = (I + Gᵀ Ψ⁻¹ G)⁻¹ and C = P A Aᵀ P are kept up to date.
     """
     values, loadings, psi, noise_prior = problem.values, problem.loadings, problem.noise_variance, problem.noise_prior
     n_features, n_samples = values.shape
     n_factors, n = loadings.shape[1], float(n_samples)
+    work, words = np.empty((_ROWS, n_factors)), np.empty((2, n_factors), np.uint64)
+    old, t, w, c, Vg, Cg = work[_OLD], work[_T], work[_W], work[_C], work[_VG], work[_CG]
     for d in range(n_features):
-        y, g, before = values[d], loadings[d], psi[d]
-        old, power = g.copy(), np.dot(y, y)
-        t, w, Cg = np.dot(P, np.dot(A, y)), np.dot(P, g), np.dot(C, g)
-        gt = np.dot(g, t)
-        delta = before - np.dot(g, w)
-        _correct(P, C, w, t - Cg, 1.0 / delta, power - 2.0 * gt + np.dot(g, Cg))
-        # from here on P is V and C is C⁻, without this feature
-        c = t - w * ((power - gt) / delta)
-        Vg, Cg = np.dot(P, g), np.dot(C, g)
-        v, residual = before + np.dot(g, Vg), power - 2.0 * np.dot(c, g) + np.dot(g, Cg)
-        v, residual = _draw_entries(d, problem, (P, C, c, Vg, Cg), v, residual, key)
+        y, g, before, power = values[d], loadings[d], psi[d], power_of[d]
+        _times(P, np.dot(A, y), t)
+        _times(P, g, w)
+        _times(C, g, Cg)
+        gt, delta = _inner(g, t), before - _inner(g, w)
+        for k in range(n_factors):
+            old[k], work[_U, k], c[k] = g[k], t[k] - Cg[k], t[k] - w[k] * ((power - gt) / delta)
+        out = 1.0 / delta, power - 2.0 * gt + _inner(g, Cg)
+        _take_out(P, C, work, out[0], out[1], g)
+        v, residual = before + _inner(g, Vg), power - 2.0 * _inner(c, g) + _inner(g, Cg)
+        fill_words(key, d, words[0], words[1])
+        v, residual = _draw_entries(d, problem, (P, C, work), out, v, residual, key, words)
         if noise_prior[0] > 0.0:
             psi[d] = _noise_slice(before, v - before, residual, n, noise_prior[0], noise_prior[1], key, d)
-        _correct(P, C, Vg, c - Cg, -1.0 / (psi[d] + v - before), residual)
+        for k in range(n_factors):
+            work[_BACK, k] = c[k] - Cg[k]
+        _replace(P, C, work, out, (-1.0 / (psi[d] + v - before), residual))
         for k in range(n_factors):
             part = g[k] / psi[d] - old[k] / before
             if part != 0.0:

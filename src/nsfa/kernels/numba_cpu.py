@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from nsfa.kernels import (
     birth_kernels,
     block_kernels,
     factor_kernels,
+    few_missing,
     marginal_kernels,
     pair_kernels,
     products,
@@ -97,22 +99,22 @@ class NumbaKernels:
     ) -> Floats:
         residual = np.empty(len(loadings))
         row_kernels.collapsed_rows(
-            loadings, active, rows, _weights(rows), usage, prior[0], prior[1], np.uint64(key), residual
+            loadings, active, rows, _room(rows), usage, prior[0], prior[1], np.uint64(key), residual
         )
         return residual
 
     def sweep_independent(
         self, loadings: Floats, active: Bools, rows: Rows, logit: Floats, anchor: Ints, key: int
     ) -> tuple[Ints, Floats]:
-        residual, ones = np.empty(len(loadings)), _weights(rows)
+        residual, complete = np.empty(len(loadings)), _complete(rows.holes)
 
         def one(lo: int, hi: int) -> Ints:
             usage = np.zeros(loadings.shape[1], dtype=np.int64)
             rest = logit, anchor, np.uint64(key), usage, residual
-            if ones is None:
+            if complete:
                 block_kernels.block_rows(lo, hi, loadings, active, rows, *rest)
             else:
-                row_kernels.independent_rows(lo, hi, loadings, active, rows, ones, *rest)
+                row_kernels.independent_rows(lo, hi, loadings, active, rows, _room(rows), *rest)
             return usage
 
         return sum(self._over_rows(one, *loadings.shape)), residual
@@ -122,7 +124,8 @@ class NumbaKernels:
         A = weighted.T @ problem.values
         P = np.linalg.inv(np.eye(len(A)) + weighted.T @ problem.loadings)
         PA = P @ A
-        marginal_kernels.marginal_rows(problem, A, P, PA @ PA.T, np.uint64(key))
+        power = np.einsum("dn,dn->d", problem.values, problem.values)
+        marginal_kernels.marginal_rows(problem, power, A, P, PA @ PA.T, np.uint64(key))
 
     def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
         out = np.empty(len(shape))
@@ -165,7 +168,7 @@ class NumbaKernels:
 
     def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
         residual, active = np.empty(len(loadings)), np.ones(loadings.shape, dtype=np.bool_)
-        ones = _weights(rows)
+        ones = None if _complete(rows.holes) else np.ones(len(rows.scores))
 
         def one(lo: int, hi: int) -> None:
             row_kernels.dense_rows(lo, hi, loadings, active, rows, ones, np.uint64(key), residual)
@@ -183,14 +186,29 @@ class NumbaKernels:
         if _complete(problem.holes):
             small = scores.size * scores.shape[1] < _SMALL_SCORES
             return (sample_kernels.scores_small if small else scores_complete)(problem, scores, normals)
+        return self._scores_with_holes(problem, scores, normals, key)
+
+    def _scores_with_holes(self, problem: Projection, scores: Floats, normals: Floats, key: int) -> float:
         order, first = _samples_of_patterns(problem)
-        n_patterns = len(first) - 1
-        evidence = np.empty(n_patterns)
+        few = few_missing(problem.holes, scores.shape[1])
+        evidence = np.empty(len(few))
+        root, inverse = shared_root(problem)
+        b, weighted = problem.projection @ inverse.T, problem.loadings * np.sqrt(problem.noise_precision)[:, None]
+        arguments = problem.holes, weighted @ inverse.T, b, normals, np.uint64(key), evidence
 
-        def one(lo: int, hi: int) -> None:
-            sample_kernels.scores_by_pattern(lo, hi, order, first, problem, scores, normals, evidence)
+        def one(lo: int, hi: int, some: Ints) -> None:
+            sample_kernels.scores_from_shared(some[lo:hi], order, first, *arguments)
 
-        self._over_rows(one, n_patterns, scores.shape[1] ** 2)
+        def other(lo: int, hi: int, some: Ints) -> None:
+            sample_kernels.scores_by_pattern(some[lo:hi], order, first, problem, scores, normals, evidence)
+
+        some, rest = np.flatnonzero(few), np.flatnonzero(~few)
+        if len(some):
+            self._over_rows(partial(one, some=some), len(some), scores.shape[1] ** 2)
+            evidence[some] -= np.diff(first)[some] * np.log(root.diagonal()).sum()
+            scores[:] = normals @ inverse
+        if len(rest):
+            self._over_rows(partial(other, some=rest), len(rest), scores.shape[1] ** 2)
         return float(evidence.sum())
 
     def score_moments(self, problem: Projection) -> tuple[Floats, Floats, Floats]:
@@ -225,13 +243,18 @@ class NumbaKernels:
         scores[:] = values[cluster]
 
 
+def shared_root(problem: Projection) -> tuple[Floats, Floats]:
+    """L and L⁻¹ of Λ = I + Gᵀ diag(τ) G = L Lᵀ, the precision of a sample's scores when nothing is missing."""
+    root = np.asarray(np.linalg.cholesky(problem.information + np.eye(len(problem.information))), dtype=np.float64)
+    return root, sample_kernels.inverse_root(root)
+
+
 def scores_complete(problem: Projection, scores: Floats, normals: Floats) -> float:
     """Scores when nothing is missing: all samples share Λ = L Lᵀ, so X = (A L⁻ᵀ + ε) L⁻¹ by two products.
 
     Returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|].
     """
-    root = np.linalg.cholesky(problem.information + np.eye(len(problem.information)))
-    inverse = sample_kernels.inverse_root(root)
+    root, inverse = shared_root(problem)
     half = problem.projection @ inverse.T
     gain = 0.5 * float(np.vdot(half, half)) - len(half) * float(np.log(root.diagonal()).sum())
     half += normals
@@ -241,8 +264,7 @@ def scores_complete(problem: Projection, scores: Floats, normals: Floats) -> flo
 
 def moments_complete(problem: Projection) -> tuple[Floats, Floats, Floats]:
     """Means, variances and evidence of the scores when nothing is missing, by two products."""
-    root = np.linalg.cholesky(problem.information + np.eye(len(problem.information)))
-    inverse = sample_kernels.inverse_root(root)
+    root, inverse = shared_root(problem)
     half = problem.projection @ inverse.T
     evidence = 0.5 * np.einsum("nk,nk->n", half, half) - np.log(root.diagonal()).sum()
     variance = np.einsum("ik,ik->k", inverse, inverse)
@@ -253,9 +275,12 @@ def _complete(holes: Holes) -> bool:
     return bool(holes.pointer[-1] == 0 and not holes.rebuild.any())
 
 
-def _weights(rows: Rows) -> Floats | None:
-    """Equal weights of the samples, or None where nothing is missing: the kernels are then compiled without holes."""
-    return None if _complete(rows.holes) else np.ones(len(rows.scores))
+def _room(rows: Rows) -> Floats | None:
+    """Work space of a sweep over rows with holes; None where nothing is missing: it is then compiled without them."""
+    if _complete(rows.holes):
+        return None
+    # rounded up to whole vectors
+    return np.empty((len(rows.gram) + 1, int(np.diff(rows.holes.pointer).max(initial=0)) + 3))
 
 
 def _samples_of_patterns(problem: Projection) -> tuple[Ints, Ints]:

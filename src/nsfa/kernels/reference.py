@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from nsfa.kernels import Born, Own, products
+from nsfa.kernels import Born, Own, few_missing, products
 from nsfa.kernels.reference_moves import log_scale_density, marginal_row, slice_update, split_features, tilt_pair
 from nsfa.kernels.streams import (
+    EXTRA,
     STRETCH,
     VALUES,
     WIDTH,
@@ -50,6 +51,26 @@ def _row_gram(rows: Rows, d: int) -> Floats:
     """S_d = Σ x_n x_nᵀ over the samples observed for feature d."""
     ones = np.ones(len(rows.scores))
     return _gram(rows.gram, np.zeros_like(rows.gram), rows.scores, ones, rows.holes, d)
+
+
+def _scores_from_shared(problem: Projection, n: int, noise: Floats, key: int) -> tuple[Floats, float]:
+    """Scores of sample n and its evidence, from the precision L Lᵀ that complete samples share.
+
+    Λ_n = L (I − W Wᵀ) Lᵀ, W = L⁻¹ √τ_d g_d of the missing features, and (I − W Wᵀ)⁻¹ = I + W R⁻ᵀ R⁻¹ Wᵀ with
+    R Rᵀ = I − WᵀW: one normal more for each of them draws from it.
+    """
+    holes, row = problem.holes, problem.pattern[n]
+    missing = holes.entry[holes.pointer[row] : holes.pointer[row + 1]]
+    root = cholesky(problem.information + np.eye(len(problem.information)), lower=True)
+    b = solve_triangular(root, problem.projection[n], lower=True)
+    columns = (np.sqrt(problem.noise_precision[missing])[:, None] * problem.loadings[missing]).T
+    W = solve_triangular(root, columns, lower=True)
+    small = np.linalg.cholesky(np.eye(len(missing)) - W.T @ W)
+    z = np.linalg.solve(small, W.T @ b)
+    gain = 0.5 * (b @ b + z @ z) - np.log(np.diag(root)).sum() - np.log(np.diag(small)).sum()
+    extra = normals_at(key, n, EXTRA + np.arange(len(missing)))
+    v = b + noise + W @ np.linalg.solve(small.T, z + extra)
+    return solve_triangular(root, v, lower=True, trans=1), float(gain)
 
 
 def entry_conditional(covariate: float, gram: float, tau: float, precision: float) -> tuple[float, float, float]:
@@ -198,8 +219,13 @@ class ReferenceKernels:
 
     def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
         noise = normals(key, *scores.shape)
+        few = few_missing(problem.holes, scores.shape[1])
         evidence = 0.0
         for n in range(len(scores)):
+            if few[problem.pattern[n]]:
+                scores[n], gain = _scores_from_shared(problem, n, noise[n], key)
+                evidence += gain
+                continue
             root = cholesky(_sample_information(problem, n) + np.eye(scores.shape[1]), lower=True)
             half = solve_triangular(root, problem.projection[n], lower=True)
             evidence += 0.5 * half @ half - np.log(np.diag(root)).sum()

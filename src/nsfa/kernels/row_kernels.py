@@ -25,6 +25,7 @@ from nsfa.kernels.compiled import (
 )
 
 _LANES = 16
+_ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
 @jit
@@ -40,19 +41,58 @@ def _padded(gram):
 
 
 @jit
-def _gram_of_row(d, rows, ones, shared):
-    """XᵀX over the samples observed for feature d, padded: ``shared`` itself, or a corrected copy.
+def _load_holes(d, loadings, active, rows, room):
+    """Scores of the samples listed for row d into ``room`` (K + 1, most), a row a factor; in the last their fit X g.
 
-    ``ones`` are the samples' weights, or None where nothing is missing: the rest is then not even compiled.
+    Returns how many there are, with zeros up to a multiple of four; the sign with which they correct T − S g (missing
+    ones are added back; where the row is built from what it has, those are subtracted and S is not used); whether S is.
     """
-    if ones is None:
-        return shared
-    holes = rows.holes
-    start, stop = holes.pointer[d], holes.pointer[d + 1]
-    if start == stop and not holes.rebuild[d]:
-        return shared
-    base = np.zeros_like(rows.gram) if holes.rebuild[d] else rows.gram
-    return _padded(corrected_gram(base, rows.scores, ones, holes.entry[start:stop], holes.rebuild[d]))
+    if room is None:
+        return np.uint64(0), 0.0, True
+    holes, n_factors, scores = rows.holes, np.uint64(loadings.shape[1]), rows.scores
+    start, n = np.uint64(holes.pointer[d]), np.uint64(holes.pointer[d + 1] - holes.pointer[d])
+    fours = (n + _THREE) // _FOUR * _FOUR
+    for i in range(fours):
+        room[n_factors, i] = 0.0
+    for k in range(n_factors):
+        for i in range(n):
+            room[k, i] = scores[np.uint64(holes.entry[start + i]), k]
+        for i in range(n, fours):
+            room[k, i] = 0.0
+        if active[d, k]:
+            g = loadings[d, k]
+            for i in range(fours):
+                room[n_factors, i] += g * room[k, i]
+    return fours, -1.0 if holes.rebuild[d] else 1.0, not holes.rebuild[d]
+
+
+@inline
+def _inner(room, k, j, n):
+    """Σ over the first n, a multiple of four, of two rows of ``room``."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for i in range(np.uint64(0), n, _FOUR):
+        a += room[k, i] * room[j, i]
+        b += room[k, i + _ONE] * room[j, i + _ONE]
+        c += room[k, i + _TWO] * room[j, i + _TWO]
+        d += room[k, i + _THREE] * room[j, i + _THREE]
+    return (a + b) + (c + d)
+
+
+@jit
+def _diagonal(gram, listed, room, out):
+    """S_kk over the samples observed for a row; ``listed`` is what ``_load_holes`` returned."""
+    for k in range(gram.shape[0]):
+        out[k] = gram[k, k] if listed[2] else 0.0
+        if room is not None:
+            out[k] -= listed[1] * _inner(room, k, k, listed[0])
+
+
+@jit
+def _with_holes(value, k, listed, room):
+    """T_k − S_k·g over the samples observed for the row, from that over all of them."""
+    if room is None:
+        return value
+    return value + listed[1] * _inner(room, k, room.shape[0] - 1, listed[0])
 
 
 @inline
@@ -63,33 +103,46 @@ def _subtract(c, gram, k, change, start):
 
 
 @jit
-def _begin_row(d, loadings, active, rows, gram, c):
-    """Fill c = T_d − S g_d, touching only the active factors, and return r_d = q_d − g·T_d − g·c."""
+def _begin_row(d, loadings, active, rows, gram, c, listed, room):
+    """Fill c = T_d − S g_d over all samples, touching only the active factors, and return r_d = q_d − g·T_d − g·c."""
     n_factors = gram.shape[0]
     for k in range(n_factors):
         c[k] = rows.cross[d, k]
-    for k in range(n_factors):
-        if active[d, k]:
-            _subtract(c, gram, k, loadings[d, k], 0)
+    if listed[2]:
+        for k in range(n_factors):
+            if active[d, k]:
+                _subtract(c, gram, k, loadings[d, k], 0)
     total = rows.power[d]
     for k in range(n_factors):
         if active[d, k]:
-            total -= loadings[d, k] * (rows.cross[d, k] + c[k])
+            total -= loadings[d, k] * (rows.cross[d, k] + _with_holes(c[k], k, listed, room))
     return total
 
 
 @jit
-def _prepare(tau, lam, gram, key, d, work, first, second):
+def _change(k, change, c, gram, listed, room):
+    """Update c and the listed samples' fit after loading k has changed by ``change``."""
+    if listed[2]:
+        # entries before k are done with: this row will not look at their covariates again
+        _subtract(c, gram, k, change, k // _LANES * _LANES)
+    if room is not None:
+        last = room.shape[0] - 1
+        for i in range(listed[0]):
+            room[last, i] += change * room[k, i]
+
+
+@jit
+def _prepare(tau, lam, diagonal, key, d, work, first, second):
     """Everything about row d's entries that does not depend on the other loadings, in loops that vectorise.
 
     Rows of ``work``: 0 the conditional variance 1/ℓ, ℓ = τ S_kk + λ; 1 its root; 2 the threshold that exp(½ℓμ²) × prior
     odds must pass for z = 1, u/(1−u) √(ℓ/λ). ``second`` holds the words that the loadings' normals are made of.
     """
-    n_factors = gram.shape[0]
+    n_factors = diagonal.shape[0]
     variance, deviation, threshold = work[0], work[1], work[2]
     fill_words(key, d, first, second)
     for k in range(n_factors):
-        variance[k] = 1.0 / (tau * gram[k, k] + lam[k])
+        variance[k] = 1.0 / (tau * diagonal[k] + lam[k])
     for k in range(n_factors):
         u = to_unit(first[k])
         deviation[k] = math.sqrt(variance[k])
@@ -111,21 +164,24 @@ def _exceeds(t, threshold):
 
 
 @jit
-def independent_rows(lo, hi, loadings, active, rows, ones, logit, anchor, key, usage, residual):
+def independent_rows(lo, hi, loadings, active, rows, room, logit, anchor, key, usage, residual):
     """Gibbs pass over rows lo..hi, some with holes, given prior logits (1 or D, K); ``anchor[k]`` keeps factor k."""
     n_factors = rows.gram.shape[0]
-    shared = _padded(rows.gram)
-    c, work = np.zeros(shared.shape[1]), np.empty((3, n_factors))
+    gram = _padded(rows.gram)
+    c, work = np.zeros(gram.shape[1]), np.empty((4, n_factors))
+    diagonal = work[3]
     first, second = np.empty(n_factors, np.uint64), np.empty(n_factors, np.uint64)
     lam_step, logit_step = min(1, rows.loading_precision.shape[0] - 1), min(1, logit.shape[0] - 1)
     for d in range(lo, hi):
         tau, prior = rows.noise_precision[d], logit[d * logit_step]
-        gram = _gram_of_row(d, rows, ones, shared)
-        total = _begin_row(d, loadings, active, rows, gram, c)
-        _prepare(tau, rows.loading_precision[d * lam_step], gram, key, d, work, first, second)
+        listed = _load_holes(d, loadings, active, rows, room)
+        total = _begin_row(d, loadings, active, rows, gram, c, listed, room)
+        _diagonal(gram, listed, room, diagonal)
+        _prepare(tau, rows.loading_precision[d * lam_step], diagonal, key, d, work, first, second)
         for k in range(n_factors):
             g = loadings[d, k]
-            shift = tau * (c[k] + g * gram[k, k])
+            excess = _with_holes(c[k], k, listed, room)
+            shift = tau * (excess + g * diagonal[k])
             mean = shift * work[0, k]
             new = 0.0
             on = anchor[k] == d or _exceeds(0.5 * shift * mean + prior[k], work[2, k])
@@ -134,35 +190,37 @@ def independent_rows(lo, hi, loadings, active, rows, ones, logit, anchor, key, u
                 usage[k] += 1
             if new != g:
                 change = new - g
-                total += change * (change * gram[k, k] - 2.0 * c[k])
-                # entries before k are done with: this row will not look at their covariates again
-                _subtract(c, gram, k, change, k // _LANES * _LANES)
+                total += change * (change * diagonal[k] - 2.0 * excess)
+                _change(k, change, c, gram, listed, room)
                 loadings[d, k] = new
             active[d, k] = on
         residual[d] = max(total, 0.0)
 
 
 @jit
-def collapsed_rows(loadings, active, rows, ones, usage, prior_on, prior_off, key, residual):
+def collapsed_rows(loadings, active, rows, room, usage, prior_on, prior_off, key, residual):
     """Gibbs pass over all rows in turn, prior odds (m + prior_on)/(prior_off + D − 1 − m), m without the row.
 
     Where m + prior_on is 0 the factor is the row's own: it stays, and belongs to the birth/death move.
     """
     n_features, n_factors = loadings.shape
-    shared = _padded(rows.gram)
-    c, work = np.zeros(shared.shape[1]), np.empty((3, n_factors))
+    gram = _padded(rows.gram)
+    c, work = np.zeros(gram.shape[1]), np.empty((4, n_factors))
+    diagonal = work[3]
     first, second = np.empty(n_factors, np.uint64), np.empty(n_factors, np.uint64)
     lam_step = min(1, rows.loading_precision.shape[0] - 1)
     for d in range(n_features):
         tau = rows.noise_precision[d]
-        gram = _gram_of_row(d, rows, ones, shared)
-        total = _begin_row(d, loadings, active, rows, gram, c)
-        _prepare(tau, rows.loading_precision[d * lam_step], gram, key, d, work, first, second)
+        listed = _load_holes(d, loadings, active, rows, room)
+        total = _begin_row(d, loadings, active, rows, gram, c, listed, room)
+        _diagonal(gram, listed, room, diagonal)
+        _prepare(tau, rows.loading_precision[d * lam_step], diagonal, key, d, work, first, second)
         for k in range(n_factors):
             g, on = loadings[d, k], active[d, k]
             others = usage[k] - (1 if on else 0)
             usage[k] = others
-            shift = tau * (c[k] + g * gram[k, k])
+            excess = _with_holes(c[k], k, listed, room)
+            shift = tau * (excess + g * diagonal[k])
             mean = shift * work[0, k]
             weight = others + prior_on
             if weight > 0.0:
@@ -173,11 +231,27 @@ def collapsed_rows(loadings, active, rows, ones, usage, prior_on, prior_off, key
                 usage[k] += 1
             if new != g:
                 change = new - g
-                total += change * (change * gram[k, k] - 2.0 * c[k])
-                _subtract(c, gram, k, change, k // _LANES * _LANES)
+                total += change * (change * diagonal[k] - 2.0 * excess)
+                _change(k, change, c, gram, listed, room)
                 loadings[d, k] = new
             active[d, k] = on
         residual[d] = max(total, 0.0)
+
+
+@jit
+def _gram_of_row(d, rows, ones, shared):
+    """XᵀX over the samples observed for feature d, padded: ``shared`` itself, or a corrected copy.
+
+    ``ones`` are the samples' weights, or None where nothing is missing: the rest is then not even compiled.
+    """
+    if ones is None:
+        return shared
+    holes = rows.holes
+    start, stop = holes.pointer[d], holes.pointer[d + 1]
+    if start == stop and not holes.rebuild[d]:
+        return shared
+    base = np.zeros_like(rows.gram) if holes.rebuild[d] else rows.gram
+    return _padded(corrected_gram(base, rows.scores, ones, holes.entry[start:stop], holes.rebuild[d]))
 
 
 @jit
@@ -201,7 +275,7 @@ def dense_rows(lo, hi, loadings, active, rows, ones, key, residual):
         solve_transposed(root, b)
         for i in range(n_factors):
             loadings[d, i] = b[i]
-        residual[d] = max(_begin_row(d, loadings, active, rows, gram, c), 0.0)
+        residual[d] = max(_begin_row(d, loadings, active, rows, gram, c, (np.uint64(0), 0.0, True), None), 0.0)
 
 
 @jit

@@ -16,7 +16,7 @@ from nsfa.kernels.compiled import (
     solve_transposed,
     uniform_pair,
 )
-from nsfa.kernels.streams import VALUES
+from nsfa.kernels.streams import EXTRA, VALUES
 
 
 @jit
@@ -120,8 +120,8 @@ def scores_small(problem, scores, normals):
 
 
 @jit
-def scores_by_pattern(lo, hi, order, first, problem, scores, normals, evidence):
-    """Scores of the samples with missing patterns lo..hi; ``order[first[p]:first[p+1]]`` are pattern p's samples.
+def scores_by_pattern(which, order, first, problem, scores, normals, evidence):
+    """Scores of the samples with missing patterns ``which``; ``order[first[p]:first[p+1]]`` are pattern p's samples.
 
     ``evidence[p]`` receives Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|] over those samples.
     """
@@ -129,7 +129,7 @@ def scores_by_pattern(lo, hi, order, first, problem, scores, normals, evidence):
     identity = np.eye(n_factors)
     shared = problem.information + identity
     b = np.empty(n_factors)
-    for p in range(lo, hi):
+    for p in which:
         factor = np.linalg.cholesky(information_of_pattern(p, problem, identity, shared))
         log_root = 0.0
         for k in range(n_factors):
@@ -146,6 +146,49 @@ def scores_by_pattern(lo, hi, order, first, problem, scores, normals, evidence):
             solve_transposed(factor, b)
             for k in range(n_factors):
                 scores[n, k] = b[k]
+            total -= log_root
+        evidence[p] = total
+
+
+@jit
+def scores_from_shared(which, order, first, holes, weighted, b, drawn, key, evidence):
+    """The same for patterns with fewer features missing than there are factors, from what all samples share.
+
+    With Λ = L Lᵀ of a complete sample, W the columns L⁻¹ √τ_d g_d of the missing features (rows of ``weighted``) and
+    R Rᵀ = I − WᵀW, x = L⁻ᵀ v, v = b + ε + W R⁻ᵀ (R⁻¹ Wᵀ b + ε'), b = L⁻¹ a. ``drawn`` arrives with ε and returns v;
+    ``evidence`` lacks the samples' −log|L|.
+    """
+    n_factors = np.uint64(b.shape[1])
+    for p in which:
+        start, n_missing = holes.pointer[p], holes.pointer[p + 1] - holes.pointer[p]
+        W, u = np.empty((n_missing, b.shape[1])), np.empty(n_missing)
+        for i in range(n_missing):
+            for k in range(n_factors):
+                W[i, k] = weighted[holes.entry[start + i], k]
+        left = np.dot(W, W.T)
+        for i in range(n_missing):
+            for j in range(n_missing):
+                left[i, j] = (1.0 if i == j else 0.0) - left[i, j]
+        root, total, log_root = small_root(left), 0.0, 0.0
+        for i in range(n_missing):
+            log_root += math.log(root[i, i])
+        for position in range(first[p], first[p + 1]):
+            n = order[position]
+            for k in range(n_factors):
+                total += 0.5 * b[n, k] * b[n, k]
+                drawn[n, k] += b[n, k]
+            for i in range(n_missing):
+                u[i] = 0.0
+                for k in range(n_factors):
+                    u[i] += W[i, k] * b[n, k]
+            solve_lower(root, u)
+            for i in range(n_missing):
+                total += 0.5 * u[i] * u[i]
+                u[i] += normal_at(key, n, EXTRA + i)
+            solve_transposed(root, u)
+            for i in range(n_missing):
+                for k in range(n_factors):
+                    drawn[n, k] += u[i] * W[i, k]
             total -= log_root
         evidence[p] = total
 

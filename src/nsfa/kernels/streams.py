@@ -21,9 +21,11 @@ LOW_WORD = np.uint64(0xFFFFFFFF)
 ROUNDS = 10
 
 # Positions within one kernel call that must not collide. Births: column 0 decides, then a stretch of columns per new
-# factor, its loading first and then attempts at its precision. Urn: cluster values use rows past any sample's.
+# factor, its loading first and then attempts at its precision. Urn: cluster values use rows past any sample's. Scores:
+# a sample's normals for its missing features come after those for its factors.
 STRETCH = 1 << 10
 VALUES = 1 << 30
+EXTRA = 1 << 20
 
 # Sweeps without the scores: columns of the acceptances, and of the noise variances' slices of width NOISE_WIDTH.
 ACCEPT = 1 << 20
