@@ -7,7 +7,7 @@ import pytest
 
 from command import read_json, run
 
-DERIVED = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "imputed.csv", "diagnostics.json")
+DERIVED = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "genes.csv", "imputed.csv", "diagnostics.json")
 
 
 @pytest.fixture
@@ -82,3 +82,19 @@ def test_info_of_a_run(copy):
     found = read_json(run("info", copy, "--json"))
     assert found["samples"] == 15 and found["genes"] == 12 and found["draws_per_chain"] == found["draws_wanted"] == 10
     assert found["state"] == "finished" and found["chains"] == 2
+
+
+def test_labels_and_gene_sets_that_came_later(copy, tmp_path):
+    names = [f"sample{n}" for n in range(15)]
+    text = "".join(f"{name},{'late' if i % 3 else 'early'}\n" for i, name in enumerate(names))
+    (tmp_path / "labels.csv").write_text("sample,stage\n" + text)
+    (tmp_path / "new.gmt").write_text("newcomers\t\tgene0\tgene1\tgene3\n")
+    run("report", copy, "--annotations", tmp_path / "labels.csv", "--gene-sets", tmp_path / "new.gmt")
+    html = (copy / "report.html").read_text(encoding="utf-8")
+    assert "stage" in html and "newcomers" in html
+    assert str(tmp_path) not in html, "reports are mailed: no folders"
+    assert tomllib.loads((copy / "config.toml").read_text())["results"]["annotations"] == str(tmp_path / "labels.csv")
+
+
+def test_resume_of_what_does_not_exist(tmp_path):
+    assert "Got nothing of that name" in run("resume", tmp_path / "nothere", code=1).stderr

@@ -12,7 +12,7 @@ import nsfa
 from command import TINY, read_json, run, write_table
 from nsfa.cli import memory
 
-TABLES = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "imputed.csv")
+TABLES = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "genes.csv", "imputed.csv")
 
 
 def test_every_file_of_a_run_is_there_and_agrees_with_the_draws(finished):
@@ -38,8 +38,8 @@ def test_every_file_of_a_run_is_there_and_agrees_with_the_draws(finished):
 
 
 def test_imputed_holds_what_was_observed_and_fills_the_rest(finished):
-    filled = pd.read_csv(finished / "imputed.csv", index_col="sample")
-    given = pd.read_csv(finished.parent / "table.csv", index_col="gene").T
+    filled = pd.read_csv(finished / "imputed.csv", index_col="gene")
+    given = pd.read_csv(finished.parent / "table.csv", index_col="gene")
     assert given.isna().to_numpy().any() and not filled.isna().to_numpy().any()
     seen = given.notna().to_numpy()
     np.testing.assert_allclose(filled.to_numpy()[seen], given.to_numpy()[seen], rtol=1e-5, atol=1e-9)
@@ -178,3 +178,22 @@ def test_a_gene_named_like_a_script_is_text_in_the_report(tmp_path):
     html = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert bad not in html and "alert(1)" in html
     assert list(pd.read_csv(tmp_path / "out" / "loadings.csv")["gene"]) == names
+
+
+def test_one_chain_cannot_show_convergence(table, tmp_path):
+    few = ["--chains", "1", "--tune", "5", "--draws", "5", "--no-report"]
+    result = run("fit", table, "-o", tmp_path / "out", *few, "--require-convergence", code=2)
+    assert "One chain has nothing to agree with" in result.stderr
+
+
+def test_what_was_read_is_said(table, tmp_path):
+    result = run("fit", table, "-o", tmp_path / "out", *TINY, "--no-report")
+    assert "genes ×" in result.stderr and "missing" in result.stderr
+
+
+def test_gene_lists_hold_what_the_summary_counts(finished):
+    lists, factors = pd.read_csv(finished / "genes.csv"), pd.read_csv(finished / "factors.csv")
+    assert lists.groupby("factor").size().reindex(factors["factor"], fill_value=0).tolist() == (
+        factors["genes_at_5_percent_fdr"].tolist()
+    )
+    assert (lists["lower"] <= lists["upper"]).all()

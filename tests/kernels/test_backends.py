@@ -275,10 +275,12 @@ def test_shears(rng):
 @pytest.mark.parametrize("noise", [(0.0, 1.0), (2.0, 1.5)])
 def test_marginal_sweep(precision, prior, noise):
     state, stats, _ = case(precision=precision)
+    # some features below the least noise variance: they stay as they are
+    least = np.where(np.arange(9) % 3 == 0, 1.01, 0.5) / state.noise_precision
 
     def call(k, s):
         problem = Marginal(stats.data.values, np.ascontiguousarray(s.loadings), s.active, s.usage,
-                           1 / s.noise_precision, s.precision_rows, prior, noise)  # fmt: skip
+                           1 / s.noise_precision, least, s.precision_rows, prior, noise)  # fmt: skip
         k.sweep_marginal(problem, 91)
         s.loadings[:] = problem.loadings
         return problem.noise_variance
@@ -287,4 +289,6 @@ def test_marginal_sweep(precision, prior, noise):
     same_state(*states)
     np.testing.assert_allclose(*psi, rtol=1e-8)
     assert (states[0].active != state.active).any()
+    np.testing.assert_array_equal(states[0].loadings[::3], state.loadings[::3])
+    assert (psi[0] >= np.minimum(least, 1 / state.noise_precision)).all()
     states[0].check_invariants()

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from nsfa import NSFA
 from nsfa.readers import filters, read_annotations, read_genes, read_table
 from nsfa.readers.names import complete, doubts
+from nsfa.readers.sheet import Sheet
 
 TABLE = "gene,a,b,c\nflat,1,1,1\nlow,1,2,1\nhigh,0,15,3\nmid,0,NA,7\n"
 
@@ -138,8 +139,29 @@ GENES, SAMPLES = ["TP53", "GAPDH", "RPL3", "XIST"], ["GSM1", "GSM2", "GSM3", "GS
     ],
 )  # fmt: skip
 def test_a_wrong_orientation_is_noticed(rows, columns, shape, in_rows, words):
-    notes = doubts(rows, columns, shape, in_rows)
+    notes = doubts(Sheet(np.zeros(shape), rows, columns), in_rows)
     assert (notes == []) if words is None else (len(notes) == 1 and words in notes[0])
+
+
+@pytest.mark.parametrize(
+    ("corner", "in_rows", "noticed"),
+    [
+        ("sample", False, True),
+        ("gene", True, True),
+        ("Patient ID", False, True),
+        ("gene", False, False),
+        ("", True, False),
+    ],
+)
+def test_the_word_above_the_row_names_is_read(write, corner, in_rows, noticed):
+    table = read_table(write(f"{corner},u,v\np,1,2\nq,3,4\n"), samples_in_rows=in_rows)
+    assert any("stand under" in text for text in table.notes) == noticed
+
+
+def test_filters_say_what_they_keep(write):
+    path = write("gene,a,b,c\nw,1,2,9\nx,1,2,3\ny,1,1,1\n")
+    assert any("2 of 3 genes" in text for text in read_table(path, min_variance=0.1).notes)
+    assert any("only 3 genes" in text for text in read_table(path, top_genes=50).notes)
 
 
 def test_the_orientation_note_reaches_the_table(write):

@@ -87,7 +87,9 @@ def test_decimal_commas(tmp_path):
 
 def test_a_comma_that_may_group_thousands_is_not_guessed(tmp_path):
     sentence = refusal(tmp_path, "gene;a;b\nx;1,234;2,000\ny;3,100;1,000\n")
-    assert "Got '1,234' in row 'x', column 'a'; write it without thousands separators." in sentence
+    assert (
+        "Got '1,234' in row 'x', column 'a'; write thousands without a separator, or decimals with a point." in sentence
+    )
     assert "'1,234.5' in row 'y', column 'b'" in refusal(tmp_path, 'gene,a,b\nx,1,2\ny,1,"1,234.5"\n')
 
 
@@ -214,3 +216,20 @@ def test_the_error_names_a_cell_deep_in_the_file(tmp_path):
     body[4321] = "g4321,1,oops"
     said = refusal(tmp_path, textwrap.dedent("gene,a,b\n") + "\n".join(body))
     assert "Got 'oops' in row 'g4321', column 'b'" in said
+
+
+@pytest.mark.parametrize("corner", ["gene", "id", "", "locus_tag"])
+def test_samples_that_have_numbers_for_names(corner, tmp_path):
+    (tmp_path / "t.csv").write_text(f"{corner},1001,1002,1007\nTP53,1.5,2,3\nMYC,4,5,6\n")
+    table = read_table(tmp_path / "t.csv")
+    assert table.sample_names == ("1001", "1002", "1007")
+    assert table.gene_names == ("TP53", "MYC")
+
+
+def test_genes_that_have_numbers_for_names(tmp_path):
+    (tmp_path / "t.csv").write_text("locus_tag,s1,s2\n7157,1.5,2\n672,3,4\n1956,5,6\n")
+    assert read_table(tmp_path / "t.csv").gene_names == ("7157", "672", "1956")
+    (tmp_path / "u.csv").write_text("what,s1,s2\n7157,1.5,2\n672,3,4\n1956,5,6\n")
+    table = read_table(tmp_path / "u.csv")
+    assert table.sample_names == ("what", "s1", "s2")
+    assert any("name it 'id'" in text for text in table.notes)

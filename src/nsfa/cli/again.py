@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from nsfa.cli.fit import absolute_paths, read_companions
 from nsfa.cli.options import ReportOptions, VerdictOptions, WorkOptions, takes
 from nsfa.cli.output import DRAWS
-from nsfa.cli.run import complete
+from nsfa.cli.results import read_samples, write_samples
+from nsfa.cli.run import complete, resume_words, write_gene_sets
 from nsfa.cli.settings import change_config, read_config, report_options
 
 Run = Annotated[Path, Argument(metavar="OUT", help="Output directory of a run.", show_default=False)]
@@ -19,7 +21,8 @@ Run = Annotated[Path, Argument(metavar="OUT", help="Output directory of a run.",
 def draws_of(out: Path) -> Path:
     """The store in an output directory; ValueError if there is none."""
     if not (out / DRAWS).exists():
-        raise ValueError(f"{out} must be the output directory of a run. Got one without draws; start with nsfa fit.")
+        what = "one without draws" if out.is_dir() else "a file" if out.exists() else "nothing of that name"
+        raise ValueError(f"{out} must be the output directory of a run. Got {what}; start with nsfa fit.")
     return out / DRAWS
 
 
@@ -42,13 +45,25 @@ def resume(
     import nsfa
 
     store, config = draws_of(out), read_config(out)
+    if draws is not None and not nsfa.load(store).finished:
+        raise ValueError(f"{out} must be finished before draws are added. Got an unfinished run; {resume_words(out)}.")
 
     def sampler(monitor: Any) -> Any:
         posterior = nsfa.resume(store, draws=draws, n_jobs=work.jobs, monitor=monitor)
-        change_config(out, {"sampling": {"draws": posterior.length.draws}})
+        change_config(out, {"sampling": {"draws": posterior.length.draws}}, also=("estimator",))
         return posterior
 
     complete(out, sampler, config.get("sampling", {}).get("chains", 4), report_options(config), work)
+
+
+def keep_companions(out: Path, new: ReportOptions, n_samples: int, quiet: bool) -> None:
+    """Put annotations and gene sets that came later beside the draws."""
+    names = read_samples(out, n_samples).index
+    annotations, sets = read_companions(new, names, quiet)
+    if annotations is not None:
+        write_samples(out, names, annotations)
+    if sets is not None:
+        write_gene_sets(out, sets)
 
 
 @takes(VerdictOptions)
@@ -57,6 +72,8 @@ def report(
     out: Run,
     title: Annotated[str | None, Option(help="Another title.")] = None,
     impute: Annotated[bool, Option("--impute", help="Also write imputed.csv.")] = False,
+    annotations: Annotated[Path | None, Option(help="Table of sample labels, in place of the run's.")] = None,
+    gene_sets: Annotated[Path | None, Option(help="Gene sets (.gmt), in place of the run's.")] = None,
 ) -> None:
     """Write report.html, the tables and the figures of a run anew, from its draws.
 
@@ -65,11 +82,18 @@ def report(
     nsfa report results
 
     nsfa report results --title "Prostate, all samples" --impute
+
+    nsfa report results --annotations samples.csv --gene-sets hallmark.gmt
     """
     import nsfa
 
     store, before = draws_of(out), report_options(read_config(out))
-    wanted = ReportOptions(before.annotations, before.gene_sets, title or before.title, impute or before.impute)
-    change = {"title": title, "impute": impute or None}
+    new = absolute_paths(ReportOptions(annotations, gene_sets), "annotations", "gene_sets")
+    keep_companions(out, new, nsfa.load(store).data.shape[1], talk.quiet)
+    wanted = ReportOptions(
+        new.annotations or before.annotations, new.gene_sets or before.gene_sets, title or before.title,
+        impute or before.impute,
+    )  # fmt: skip
+    change = {"title": title, "impute": impute or None, "annotations": new.annotations, "gene_sets": new.gene_sets}
     change_config(out, {"results": {key: value for key, value in change.items() if value is not None}})
     complete(out, lambda monitor: nsfa.load(store), 0, replace(wanted, report=True), talk)

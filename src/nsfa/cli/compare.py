@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ from rich.table import Table as RichTable
 from typer import Exit, Option
 
 from nsfa.cli.errors import NOT_CONVERGED, quiet_library
-from nsfa.cli.fit import Output, Table, describe_input, make_estimator, read_input
+from nsfa.cli.fit import Output, Table, absolute_paths, check_memory, describe_input, make_estimator, read_input
 from nsfa.cli.options import Model, ModelOptions, RunOptions, SamplingOptions, TableOptions, takes
 from nsfa.cli.output import COMPARISON, FIGURES, check_free, claim, files, replacing, write_csv
 from nsfa.cli.settings import command_line, section, write_config
@@ -46,9 +47,15 @@ def compare(
     estimators = parse_models(models, sampling)
     check_free(output, run.force)
     read = read_input(table, reading, run.quiet)
-    source = describe_input(table, read)
+    if not run.ignore_memory:
+        for word in estimators:
+            name, _, number = word.partition(":")
+            if name != "spca":
+                options = ModelOptions(model=Model(name), n_components=int(number) if number else None)
+                check_memory(read.shape, options, sampling, run.jobs)
+    source, reading = describe_input(table, read), absolute_paths(reading, "genes")
     command = command_line("compare", source["path"], output.absolute(), reading, sampling)
-    command += f" --models {models} --splits {splits} --holdout {holdout}"
+    command += f" --models {shlex.quote(models)} --splits {splits} --holdout {holdout}"
     how = {"models": models, "splits": splits, "holdout": holdout}
     sections = {"input": source, "table": section(reading), "sampling": section(sampling), "comparison": how}
     with claim(output, run.force, COMPARISON), quiet_library(run.quiet):
@@ -59,7 +66,7 @@ def compare(
         write_config(output, command, sections)
         write_figures(output, frame)
         write_csv(output / COMPARISON, frame, None)
-    if not run.quiet:
+    if run.json or not run.quiet:
         tell(output, frame, run.json)
     if run.require_convergence and not all_converged(frame):
         raise Exit(NOT_CONVERGED)
@@ -81,6 +88,10 @@ def parse_models(text: str, sampling: SamplingOptions) -> dict[str, Any]:
 
 def _estimator(name: str, n_components: int | None, sampling: SamplingOptions) -> Any:
     if name != "spca":
+        if name == Model.nsfa and n_components is not None:
+            raise ValueError(
+                f"nsfa infers its number of factors. Got 'nsfa:{n_components}'; write nsfa, or sfa:{n_components}."
+            )
         if name != Model.nsfa and n_components is None:
             raise ValueError(f"--models must give {name} its number of factors. Got {name!r}; write {name}:20.")
         model = make_estimator(ModelOptions(model=Model(name), n_components=n_components), sampling, None)

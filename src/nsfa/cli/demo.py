@@ -49,7 +49,8 @@ def demo(
     sampling: DemoSampling,
     run: RunOptions,
     output: Annotated[
-        Path | None, Option("-o", "--output", help="Directory for the results. [default: nsfa-demo]")
+        Path | None,
+        Option("-o", "--output", help="Directory for the results; nsfa-demo, or nsfa-demo-2 …, if not given."),
     ] = None,
 ) -> None:
     """Simulate a sparse table, fit NSFA, and write a report of what was found.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from typer import Argument, Option
 
@@ -12,11 +12,16 @@ from nsfa.cli.options import Model, ModelOptions, ReportOptions, RunOptions, Sam
 from nsfa.cli.output import check_free
 from nsfa.cli.run import Plan, start
 from nsfa.cli.settings import Sections, command_line, section
-from nsfa.cli.words import note
+from nsfa.cli.words import note, tell_progress
 
+Options = TypeVar("Options", ReportOptions, TableOptions)
 Table = Annotated[
     Path,
-    Argument(metavar="TABLE", help="Table: csv, tsv, parquet, h5ad, mtx or npy; genes in rows.", show_default=False),
+    Argument(
+        metavar="TABLE",
+        help="Table, genes in rows: csv or tsv (also .gz), parquet, h5ad, mtx, npy, npz, 10x folder, GEO series.",
+        show_default=False,
+    ),
 ]
 Output = Annotated[Path, Option("-o", "--output", help="Directory for the results; new or empty.", show_default=False)]
 
@@ -53,10 +58,17 @@ def fit(
     if not run.ignore_memory:
         check_memory(read.shape, model, sampling, run.jobs)
     source = describe_input(table, read)
-    absolute = absolute_paths(wanted)
+    if not run.quiet:
+        tell_progress(f"{source['n_genes']:,} genes × {source['n_samples']:,} samples, {_holes(source)}.")
+    absolute, reading = absolute_paths(wanted, "annotations", "gene_sets"), absolute_paths(reading, "genes")
     command = command_line("fit", source["path"], output.absolute(), reading, model, sampling, absolute)
     sections = describe_settings(source, reading, model, sampling, estimator)
     start(output, Plan(estimator, read, command, sections, absolute, *companions), run)
+
+
+def _holes(source: dict[str, Any]) -> str:
+    missing, size = source["missing_entries"], source["n_genes"] * source["n_samples"]
+    return f"{missing:,} entries missing ({missing / size:.1%})" if missing else "none missing"
 
 
 def read_input(table: Path, reading: TableOptions, quiet: bool) -> Any:
@@ -160,9 +172,9 @@ def describe_settings(
     }
 
 
-def absolute_paths(wanted: ReportOptions) -> ReportOptions:
+def absolute_paths(options: Options, *names: str) -> Options:
     """The same options with paths that hold from any directory."""
     from dataclasses import replace
 
-    paths = {name: getattr(wanted, name) for name in ("annotations", "gene_sets")}
-    return replace(wanted, **{name: path and path.absolute() for name, path in paths.items()})
+    paths = {name: getattr(options, name) for name in names}
+    return replace(options, **{name: path and path.absolute() for name, path in paths.items()})

@@ -11,6 +11,7 @@ from typer import Argument
 from nsfa.cli import memory
 from nsfa.cli.options import TableOptions, TalkOptions, takes
 from nsfa.cli.output import DRAWS, files, holds_run
+from nsfa.cli.run import resume_words
 from nsfa.cli.settings import read_config, versions
 from nsfa.cli.words import say, say_json
 
@@ -45,8 +46,10 @@ def info(
         found = about_here()
     elif what.is_dir() and holds_run(what):
         found = about_run(what)
-    elif what.is_dir():
-        raise ValueError(f"{what} must be the output directory of a run, or a table. Got another directory.")
+    elif what.is_dir() and not any(what.glob("*matrix.mtx*")):
+        raise ValueError(
+            f"{what} must be the output directory of a run, a table or a 10x folder. Got another directory."
+        )
     else:
         found = about_table(what, reading)
     if talk.json:
@@ -95,7 +98,7 @@ def about_run(out: Path) -> dict[str, Any]:
 
 def _state(posterior: Any, chains: int | None, out: Path) -> dict[str, Any]:
     made, wanted = len(posterior.chains[0]), posterior.length.draws
-    state = "finished" if posterior.finished else f"unfinished; nsfa resume {out} goes on"
+    state = "finished" if posterior.finished else f"unfinished; {resume_words(out)}"
     diagnostics = posterior.diagnostics()
     return {
         "state": state,

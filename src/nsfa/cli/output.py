@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ DRAWS, REPORT, SAMPLES, GENE_SETS, FIGURES = "draws", "report.html", "samples.cs
 COMPARISON, TABLE = "comparison.csv", "table.csv"
 # all that a command writes, in the order in which results are listed
 NAMES = (
-    REPORT, "factors.csv", "loadings.csv", "inclusion.csv", "scores.csv", "imputed.csv", COMPARISON, FIGURES,
-    "diagnostics.json", "config.toml", SAMPLES, GENE_SETS, TABLE, DRAWS,
+    REPORT, "factors.csv", "genes.csv", "loadings.csv", "inclusion.csv", "scores.csv", "imputed.csv", COMPARISON,
+    FIGURES, "diagnostics.json", "config.toml", SAMPLES, GENE_SETS, TABLE, DRAWS,
 )  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def check_free(out: Path, force: bool) -> None:
     if not force:
         raise ValueError(
             f"The output directory must be new or empty. Got {out}, which holds an earlier run; choose another name, "
-            f"go on with that run (nsfa resume {out}), or replace it with --force."
+            f"go on with that run (nsfa resume {shlex.quote(str(out))}), or replace it with --force."
         )
 
 

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn
@@ -34,6 +35,14 @@ def watch(chains: int, quiet: bool) -> Iterator[Monitor]:
             yield _Live(progress, chains).update
     else:
         yield _Log().update
+
+
+def not_compiled() -> bool:
+    """Whether the compiled kernels are not in numba's cache yet."""
+    from nsfa.kernels import compiled
+
+    path = getattr(getattr(compiled.fill_words, "_cache", None), "cache_path", None)
+    return path is not None and not any(Path(path).glob("*.nbi"))
 
 
 class _Pace:

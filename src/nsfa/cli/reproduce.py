@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
 from nsfa.cli.errors import INTERRUPTED, quiet_library
-from nsfa.cli.fit import Output
 from nsfa.cli.options import TalkOptions, takes
 from nsfa.cli.progress import duration
 from nsfa.cli.words import note, say, say_json, tell_progress
@@ -20,8 +20,10 @@ def reproduce(
         str,
         Argument(metavar="NAME", help="synthetic, convergence, ecoli, breast, prostate or ibp.", show_default=False),
     ],
-    output: Output,
-    quick: Annotated[bool, Option("--quick", help="A small version that ends in minutes.")] = False,
+    output: Annotated[
+        Path, Option("-o", "--output", help="Directory for the results; new, or of the same experiment.")
+    ],
+    quick: Annotated[bool, Option("--quick", help="A small version, a minute or two.")] = False,
     jobs: Annotated[int | None, Option("--jobs", "-j", "--threads", help="Tasks that run at once.")] = None,
 ) -> None:
     """Repeat an experiment of Knowles & Ghahramani (2011), and write its tables and figures.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,10 +15,10 @@ import typer
 from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, Interrupts, quiet_library
 from nsfa.cli.options import ReportOptions, RunOptions, VerdictOptions
 from nsfa.cli.output import DRAWS, GENE_SETS, REPORT, TABLE, claim, files, write_csv, write_text
-from nsfa.cli.progress import duration, watch
+from nsfa.cli.progress import duration, not_compiled, watch
 from nsfa.cli.results import summary, write_results, write_samples
 from nsfa.cli.settings import Sections, read_config, section, write_config
-from nsfa.cli.words import note, say, say_json
+from nsfa.cli.words import note, say, say_json, tell_progress
 
 if TYPE_CHECKING:
     from nsfa.posterior import Posterior
@@ -47,7 +48,7 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
         write_config(out, plan.command, {**plan.sections, "results": section(plan.wanted)})
         write_samples(out, plan.table.sample_names, plan.annotations)
         if plan.gene_sets is not None:
-            write_text(out / GENE_SETS, "".join("\t".join([k, "", *v]) + "\n" for k, v in plan.gene_sets.items()))
+            write_gene_sets(out, plan.gene_sets)
         if plan.keep_table:
             write_csv(out / TABLE, plan.table.frame().T, "gene")
 
@@ -58,10 +59,22 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
         return complete(out, sampler, plan.estimator.chains, plan.wanted, run)
 
 
+def write_gene_sets(out: Path, sets: dict[str, list[str]]) -> None:
+    """Keep the gene sets beside the draws."""
+    write_text(out / GENE_SETS, "".join("\t".join([name, "", *genes]) + "\n" for name, genes in sets.items()))
+
+
+def resume_words(out: Path) -> str:
+    """What to type to go on."""
+    return f"nsfa resume {shlex.quote(str(out))} goes on"
+
+
 def complete(out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, talk: VerdictOptions) -> Posterior:
     """Run ``sampler`` with its progress shown, write what came of it, and say so; exits unless all is well."""
     begun = time.monotonic()
-    with quiet_library(talk.quiet), Interrupts(f"Ended at once. nsfa resume {out} goes on.") as interrupts:
+    with quiet_library(talk.quiet), Interrupts(f"Ended at once. {resume_words(out)}.") as interrupts:
+        if chains and not talk.quiet and not_compiled():
+            tell_progress("Compiling for this machine, once after installation: about half a minute.")
         with _no_draws_yet(out, interrupts), watch(chains, talk.quiet) as monitor:
             posterior = sampler(monitor)
         with _half_written(out):
@@ -74,8 +87,11 @@ def complete(out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, ta
         tell(out, found)
     if interrupts.count:
         made = f"{found['draws_per_chain']} draws of {found['chains']} chain(s)"
-        note(f"Interrupted after {made}; the results rest on these. nsfa resume {out} goes on.")
+        note(f"Interrupted after {made}; the results rest on these. {resume_words(out)}.")
         raise typer.Exit(INTERRUPTED)
+    if talk.require_convergence and found["chains"] == 1:
+        note("One chain has nothing to agree with: convergence needs at least two (--chains).")
+        raise typer.Exit(NOT_CONVERGED)
     if talk.require_convergence and not found["converged"]:
         raise typer.Exit(NOT_CONVERGED)
     return posterior
@@ -90,7 +106,7 @@ def _no_draws_yet(out: Path, interrupts: Interrupts) -> Iterator[None]:
         if not interrupts.count:
             raise
         begun = (out / DRAWS).exists()
-        note(f"Interrupted before the first draw. nsfa resume {out} goes on." if begun else "Interrupted.")
+        note(f"Interrupted before the first draw. {resume_words(out)}." if begun else "Interrupted.")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -99,7 +115,8 @@ def _half_written(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        note(f"Interrupted while writing the results; the draws are safe. nsfa report {out} writes the rest.")
+        again = f"nsfa report {shlex.quote(str(out))} writes the rest"
+        note(f"Interrupted while writing the results; the draws are safe. {again}.")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -109,9 +126,9 @@ def tell(out: Path, found: dict[str, Any]) -> None:
     top = sorted(likely.items(), key=lambda item: -item[1])[:4]
     shares = ", ".join(f"{number} ({share:.0%})" for number, share in top if share >= 0.01)
     say(f"{k} factor{'s recur' if k != 1 else ' recurs'} in more than half of the draws. Number of factors: {shares}.")
-    say(found["verdict"], style="green" if found["converged"] else "yellow")
+    say(found["verdict"], style="green" if found["converged"] and found["chains"] > 1 else "yellow")
     if not found["converged"] and found["finished"]:
-        say(f"Run longer: nsfa resume {out} --draws {max(1000, 2 * found['draws_per_chain'])}")
+        say(f"Run longer: nsfa resume {shlex.quote(str(out))} --draws {max(1000, 2 * found['draws_per_chain'])}")
     report = out / REPORT
     where = f"Report: {report}" if report.exists() else f"Tables: {out}"
     say(f"{where}  ({duration(found['seconds'])})")

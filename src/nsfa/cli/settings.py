@@ -6,7 +6,7 @@ import json
 import platform
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from datetime import UTC, datetime
 from importlib import metadata
@@ -60,7 +60,7 @@ def _scalar(value: Any) -> Any:
 def write_config(out: Path, command: str, sections: Mapping[str, Mapping[str, Any]]) -> None:
     """Write ``config.toml``: the command, when, the sections, and the versions."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    head = f"# {command.split()[1]} of nsfa {__version__}; the command repeats it.\n"
+    head = f"# {command.split()[1]} of nsfa {__version__}; the command, with another -o, repeats it.\n"
     top = {"command": command, "created": now}
     write_text(out / CONFIG, head + to_toml(top, {**sections, "versions": versions()}))
 
@@ -78,18 +78,23 @@ def read_config(out: Path) -> dict[str, Any]:
         ) from None
 
 
-def change_config(out: Path, sections: Mapping[str, Mapping[str, Any]]) -> None:
-    """Update some values of ``config.toml`` where there is one, and in its command."""
+def change_config(out: Path, sections: Mapping[str, Mapping[str, Any]], also: Sequence[str] = ()) -> None:
+    """Update some values of ``config.toml`` where there is one, in its command, and where ``also`` repeats them."""
     config = read_config(out)
     if not config:
         return
     command = shlex.split(config.pop("command", "nsfa fit"))
     for name, values in sections.items():
-        config.setdefault(name, {}).update(values)
+        values = {key: _scalar(value) for key, value in values.items()}
+        for part in (name, *also):
+            config.setdefault(part, {}).update(values)
         for key, value in values.items():
             _set_flag(command, "--" + key.replace("_", "-"), value)
     top = {"command": shlex.join(command), "created": config.pop("created", "")}
-    write_text(out / CONFIG, f"# {command[1]} of nsfa {__version__}; the command repeats it.\n" + to_toml(top, config))
+    write_text(
+        out / CONFIG,
+        f"# {command[1]} of nsfa {__version__}; the command, with another -o, repeats it.\n" + to_toml(top, config),
+    )
 
 
 def _set_flag(command: list[str], flag: str, value: Any) -> None:

@@ -32,7 +32,7 @@ def run(
     ----------
     name : one of ``NAMES``
     out : the directory to write to, new or with an unfinished run of the same experiment
-    quick : a small version that takes seconds and shows that everything works
+    quick : a small version, a minute or two, that shows that everything works
     progress : called with a ``tasks.Step`` whenever a task is done
     n_jobs : tasks at once; None is one per core. The numbers do not depend on it, times apart
     """

@@ -132,12 +132,12 @@ def cost(frame: Any) -> list[Claim]:
         judge(
             "A sweep of SFA costs just over twice one of FA.", COST, 1.5 < sweep["SFA K20"] / sweep["FA K20"] < 3,
             {n: sweep[n] for n in ("FA K20", "SFA K20", "FA K40", "SFA K40")},
-            "Loadings are drawn one by one, and every fifth sweep with the scores integrated out.",
+            "Loadings are drawn one by one, and in some sweeps once more with the scores integrated out.",
         ),
         judge(
             "SFA's cost per factor falls with K.", COST, each["SFA K40"] < each["SFA K10"], {n: each[n] for n in sfa},
             "More factors are sparser, and zeros cost little.",
-            "With holes every gene has a K × K matrix of its own, which outweighs what sparsity saves.",
+            "Sweeps with the scores integrated out cost K² per gene, which outweighs what sparsity saves.",
         ),
         judge(
             "NSFA costs somewhat more per factor than SFA, for births and deaths.", COST,

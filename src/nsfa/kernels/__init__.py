@@ -34,8 +34,8 @@ class Holes(NamedTuple):
 
 
 def few_missing(holes: Holes, n_factors: int) -> Bools:
-    """The rows that lack fewer entries than there are factors: a small correction of what complete rows share."""
-    few: Bools = ~holes.rebuild & (np.diff(holes.pointer) < n_factors)
+    """The rows that lack at most half as many entries as there are factors: a small correction of complete rows."""
+    few: Bools = ~holes.rebuild & (2 * np.diff(holes.pointer) <= n_factors)
     return few
 
 
@@ -75,7 +75,7 @@ class Marginal(NamedTuple):
 
     values (D, N) complete; loadings (D, K) in C order, active, usage and noise_variance are changed in place;
     loading_precision (1, K) or (D, K); prior (on, off) as in ``sweep_collapsed``; noise_prior (a, b) of the noise
-    precisions, a = 0 holds them.
+    precisions, a = 0 holds them. Features with a noise variance below least (D,) are left alone, and none gets there.
     """
 
     values: Floats
@@ -83,6 +83,7 @@ class Marginal(NamedTuple):
     active: Bools
     usage: Ints
     noise_variance: Floats
+    least: Floats
     loading_precision: Floats
     prior: tuple[float, float]
     noise_prior: tuple[float, float]

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import fill_words, inline, jit, normal_from, to_unit, uniform_pair
-from nsfa.kernels.streams import ACCEPT, LEAST_VARIANCE, MOST_SHRINKS, MOST_STEPS, NOISE, NOISE_WIDTH
+from nsfa.kernels.streams import ACCEPT, MOST_SHRINKS, MOST_STEPS, NOISE, NOISE_WIDTH
 
 # Rows of a feature's work space: loadings before; t = P A y; w = P g and u = t − C g; c, V g, C⁻g and the diagonals of
 # V and C⁻ without the feature; c − C⁻g with its new loadings.
@@ -60,33 +60,33 @@ def log_weight(v, residual, n, g, centre, precision, lam):
 
 
 @inline
-def _noise_log_density(x, extra, residual, n, shape, rate):
-    """−a x − b e⁻ˣ − (N/2) log(eˣ + q) − R/(2(eˣ + q)): log density of x = log ψ; none below ``LEAST_VARIANCE``."""
+def _noise_log_density(x, extra, residual, n, shape, rate, least):
+    """−a x − b e⁻ˣ − (N/2) log(eˣ + q) − R/(2(eˣ + q)): log density of x = log ψ; none below ``least``."""
     psi = math.exp(x)
-    if psi < LEAST_VARIANCE:
+    if psi < least:
         return -np.inf
     return -shape * x - rate / psi + row_log_likelihood(psi + extra, residual, n)
 
 
 @jit
-def _noise_slice(psi, extra, residual, n, shape, rate, key, d):
+def _noise_slice(psi, extra, residual, n, shape, rate, least, key, d):
     """One slice-sampling update of ψ on its log scale."""
     start = math.log(psi)
     u, w = uniform_pair(key, d, NOISE)
-    level = _noise_log_density(start, extra, residual, n, shape, rate) + math.log(u)
+    level = _noise_log_density(start, extra, residual, n, shape, rate, least) + math.log(u)
     low = start - NOISE_WIDTH * w
     high = low + NOISE_WIDTH
     for _ in range(MOST_STEPS):
-        if _noise_log_density(low, extra, residual, n, shape, rate) <= level:
+        if _noise_log_density(low, extra, residual, n, shape, rate, least) <= level:
             break
         low -= NOISE_WIDTH
     for _ in range(MOST_STEPS):
-        if _noise_log_density(high, extra, residual, n, shape, rate) <= level:
+        if _noise_log_density(high, extra, residual, n, shape, rate, least) <= level:
             break
         high += NOISE_WIDTH
     for column in range(1, MOST_SHRINKS):
         x = low + (high - low) * uniform_pair(key, d, NOISE + column)[0]
-        if _noise_log_density(x, extra, residual, n, shape, rate) > level:
+        if _noise_log_density(x, extra, residual, n, shape, rate, least) > level:
             return math.exp(x)
         if x < start:
             low = x
@@ -208,11 +208,13 @@ def marginal_rows(problem, power_of, A, P, C, key):
     """
     values, loadings, psi, noise_prior = problem.values, problem.loadings, problem.noise_variance, problem.noise_prior
     n_features, n_samples = values.shape
-    n_factors, n = loadings.shape[1], float(n_samples)
+    n_factors, n, least = loadings.shape[1], float(n_samples), problem.least
     work, words = np.empty((_ROWS, n_factors)), np.empty((2, n_factors), np.uint64)
     old, t, w, c, Vg, Cg = work[_OLD], work[_T], work[_W], work[_C], work[_VG], work[_CG]
     for d in range(n_features):
         y, g, before, power = values[d], loadings[d], psi[d], power_of[d]
+        if before < least[d]:
+            continue
         _times(P, np.dot(A, y), t)
         _times(P, g, w)
         _times(C, g, Cg)
@@ -225,7 +227,7 @@ def marginal_rows(problem, power_of, A, P, C, key):
         fill_words(key, d, words[0], words[1])
         v, residual = _draw_entries(d, problem, (P, C, work), out, v, residual, key, words)
         if noise_prior[0] > 0.0:
-            psi[d] = _noise_slice(before, v - before, residual, n, noise_prior[0], noise_prior[1], key, d)
+            psi[d] = _noise_slice(before, v - before, residual, n, noise_prior[0], noise_prior[1], least[d], key, d)
         for k in range(n_factors):
             work[_BACK, k] = c[k] - Cg[k]
         _replace(P, C, work, out, (-1.0 / (psi[d] + v - before), residual))

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -191,24 +190,25 @@ class NumbaKernels:
     def _scores_with_holes(self, problem: Projection, scores: Floats, normals: Floats, key: int) -> float:
         order, first = _samples_of_patterns(problem)
         few = few_missing(problem.holes, scores.shape[1])
-        evidence = np.empty(len(few))
-        root, inverse = shared_root(problem)
-        b, weighted = problem.projection @ inverse.T, problem.loadings * np.sqrt(problem.noise_precision)[:, None]
-        arguments = problem.holes, weighted @ inverse.T, b, normals, np.uint64(key), evidence
-
-        def one(lo: int, hi: int, some: Ints) -> None:
-            sample_kernels.scores_from_shared(some[lo:hi], order, first, *arguments)
-
-        def other(lo: int, hi: int, some: Ints) -> None:
-            sample_kernels.scores_by_pattern(some[lo:hi], order, first, problem, scores, normals, evidence)
-
+        evidence, width = np.empty(len(few)), scores.shape[1] ** 2
         some, rest = np.flatnonzero(few), np.flatnonzero(~few)
         if len(some):
-            self._over_rows(partial(one, some=some), len(some), scores.shape[1] ** 2)
+            root, inverse = shared_root(problem)
+            b, weighted = problem.projection @ inverse.T, problem.loadings * np.sqrt(problem.noise_precision)[:, None]
+            arguments = problem.holes, weighted @ inverse.T, b, normals, np.uint64(key), evidence
+
+            def one(lo: int, hi: int) -> None:
+                sample_kernels.scores_from_shared(some[lo:hi], order, first, *arguments)
+
+            self._over_rows(one, len(some), width)
             evidence[some] -= np.diff(first)[some] * np.log(root.diagonal()).sum()
             scores[:] = normals @ inverse
         if len(rest):
-            self._over_rows(partial(other, some=rest), len(rest), scores.shape[1] ** 2)
+
+            def other(lo: int, hi: int) -> None:
+                sample_kernels.scores_by_pattern(rest[lo:hi], order, first, problem, scores, normals, evidence)
+
+            self._over_rows(other, len(rest), width)
         return float(evidence.sum())
 
     def score_moments(self, problem: Projection) -> tuple[Floats, Floats, Floats]:

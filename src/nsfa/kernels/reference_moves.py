@@ -12,7 +12,6 @@ from nsfa.kernels import Split
 from nsfa.kernels.streams import (
     ACCEPT,
     FEATURES,
-    LEAST_VARIANCE,
     MOST_SHRINKS,
     MOST_STEPS,
     NOISE,
@@ -55,6 +54,8 @@ def slice_update(f: Callable[[float], float], start: float, width: float, unifor
 
 def marginal_row(problem: Marginal, d: int, key: int) -> None:
     """(z, g) entry by entry and then ψ of feature d, given the other features: see ``kernels.marginal_kernels``."""
+    if problem.noise_variance[d] < problem.least[d]:
+        return
     others = np.arange(len(problem.values)) != d
     G, weight, y = problem.loadings[others], 1 / problem.noise_variance[others, None], problem.values[d]
     V = np.linalg.inv(np.eye(G.shape[1]) + G.T @ (weight * G))
@@ -75,7 +76,7 @@ def marginal_row(problem: Marginal, d: int, key: int) -> None:
             slice_update(
                 lambda x: (
                     -shape * x - rate * np.exp(-x) + log_likelihood(np.exp(x))
-                    if np.exp(x) >= LEAST_VARIANCE
+                    if np.exp(x) >= problem.least[d]
                     else -np.inf
                 ),
                 float(np.log(problem.noise_variance[d])),

@@ -1,4 +1,4 @@
-"""Compiled loops over samples: scores with missing entries, and the Pólya urn (docs/model.md)."""
+"""Compiled loops over samples: scores, their moments, predictions, and the Pólya urn (docs/model.md)."""
 
 # mypy: ignore-errors
 
@@ -77,7 +77,7 @@ def moments_by_pattern(lo, hi, order, first, problem, mean, variance, evidence):
 
 @jit
 def small_root(matrix):
-    """Cholesky factor L (lower triangle) by plain loops: for few factors, and no linear algebra to compile."""
+    """Cholesky factor L (lower triangle) by plain loops: for small matrices, and no linear algebra to compile."""
     size = matrix.shape[0]
     root = np.zeros((size, size))
     for i in range(size):
@@ -85,6 +85,8 @@ def small_root(matrix):
             total = matrix[i, j]
             for k in range(j):
                 total -= root[i, k] * root[j, k]
+            if i == j and not total > 0.0:
+                raise np.linalg.LinAlgError("Matrix is not positive definite.")
             root[i, j] = math.sqrt(total) if i == j else total / root[j, j]
     return root
 

@@ -31,8 +31,9 @@ EXTRA = 1 << 20
 ACCEPT = 1 << 20
 NOISE = 1 << 21
 NOISE_WIDTH = 0.5
-# Below this noise variance the rank-one corrections of such sweeps lose their digits: they do not go there.
-LEAST_VARIANCE = 1e-6
+# Below this share of a feature's variance as noise the rank-one corrections of such sweeps lose their digits, as the
+# cube of it: they leave such features alone and do not go there.
+LEAST_SHARE = 3e-4
 # Tilts: columns 0 to 2 of a pair's row choose and decide, later ones belong to features. The proposal is a mixture of
 # normals near three modes, with these weights; so many rounds of reweighting find the modes.
 FEATURES = 3

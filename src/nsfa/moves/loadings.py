@@ -27,7 +27,7 @@ def update_buffet_collapsed(state: State, stats: Stats, spec: ModelSpec, rng: Ge
     """Row after row under the buffet: prior odds m/(β + D − 1 − m), m counting the other rows.
 
     A factor used by this row alone keeps z = 1 (births and deaths decide about it); its loading is drawn.
-    Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
+    Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K), holes O(K) each.
     """
     _collapsed(state, stats, 0.0, state.stickiness, rng)
 
@@ -35,7 +35,7 @@ def update_buffet_collapsed(state: State, stats: Stats, spec: ModelSpec, rng: Ge
 def update_finite_collapsed(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """Row after row with K fixed: prior odds (m + αβ/K)/(β + D − 1 − m).
 
-    Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
+    Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K), holes O(K) each.
     """
     _collapsed(state, stats, finite_pseudo_count(state), state.stickiness, rng)
 
@@ -45,7 +45,7 @@ def update_buffet_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Gen
 
     With a_k uniform among the rows using k, π_k ~ Beta(m, D − m + β) and u_k ~ Beta(m, 1), the joint of
     (Z_k, π, a, u) is ∝ (πu)^{m−1} (1−π)^{D−m+β−1}: every other row has prior odds πu/(1−π), and the anchor keeps the
-    factor, so none can die here. Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
+    factor, so none can die here. Changes ``loadings``, ``active``, ``usage``. Cost O(D K²), holes O(K) each.
     """
     anchor, logit = draw_anchors(state, rng)
     _independent(state, stats, logit, anchor, rng)
@@ -54,7 +54,7 @@ def update_buffet_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Gen
 def update_finite_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """Rows independent with K fixed: π_k ~ Beta(m + αβ/K, D − m + β), prior odds π/(1−π).
 
-    Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
+    Changes ``loadings``, ``active``, ``usage``. Cost O(D K²), holes O(K) each.
     """
     _independent(state, stats, draw_logits(state, rng), None, rng)
 
@@ -62,7 +62,7 @@ def update_finite_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Gen
 def update_two_level(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """Rows independent under BFRM's prior: odds mρ_k/(1 − mρ_k), the loadings' own probabilities integrated out.
 
-    Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K).
+    Changes ``loadings``, ``active``, ``usage``. Cost O(D K²), holes O(K) each.
     """
     probability = spec.priors.reliability * np.asarray(state.sparsity)
     _independent(state, stats, (np.log(probability) - np.log1p(-probability))[None, :], None, rng)

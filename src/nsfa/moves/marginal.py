@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsfa.kernels import Floats, Marginal
-from nsfa.kernels.streams import LEAST_VARIANCE, fresh_key
+from nsfa.kernels.streams import LEAST_SHARE, fresh_key
 from nsfa.model.spec import ModelSpec
 from nsfa.moves.loadings import finite_pseudo_count
 from nsfa.state import State
@@ -16,11 +16,11 @@ def update_marginal(state: State, stats: Stats, spec: ModelSpec, rng: np.random.
     """Row after row, (z_dk, g_dk) and ψ_d given the other rows, scores integrated out; Metropolis–Hastings, about 97 %
     accepted.
 
-    Stays away from noise variances below ``LEAST_VARIANCE``, on the way in and on the way out.
+    Leaves features alone whose noise is less than ``LEAST_SHARE`` of their variance, and does not go there.
     Missing entries are drawn first, given the scores, and forgotten afterwards. Changes ``loadings``, ``active``,
     ``usage``, ``noise_precision``; the scores must be drawn before anything conditions on them. Cost O(D (N K + K²)).
     """
-    if state.n_factors == 0 or state.noise_precision.max() > 1.0 / LEAST_VARIANCE:
+    if state.n_factors == 0:
         return
     prior = (finite_pseudo_count(state) if spec.pattern == "finite" else 0.0, state.stickiness)
     hold = spec.noise == "isotropic"
@@ -30,6 +30,7 @@ def update_marginal(state: State, stats: Stats, spec: ModelSpec, rng: np.random.
         active=state.active,
         usage=state.usage,
         noise_variance=1.0 / state.noise_precision,
+        least=LEAST_SHARE * stats.power / stats.count,
         loading_precision=state.precision_rows,
         prior=prior,
         noise_prior=(0.0 if hold else spec.priors.noise.shape, state.noise_rate),

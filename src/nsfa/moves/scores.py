@@ -15,11 +15,14 @@ def update_scores(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Ge
     """x_n ~ N(Λ_n⁻¹ Gᵀ diag(τ) y_n, Λ_n⁻¹), Λ_n = I + Σ_{d observed} τ_d g_d g_dᵀ.
 
     Changes ``scores``, after which the statistics must be refreshed; leaves log p(Y | G, τ), the scores integrated
-    out, in ``stats.log_evidence``. Cost O(D N K) + one K×K factorisation per distinct pattern of missing features.
+    out, in ``stats.log_evidence``. Cost O(D N K), and for each pattern of m missing features O(m² K), or one K×K
+    factorisation if they are many.
     """
     tau = state.noise_precision
     base = float(stats.count.dot(np.log(tau)) - tau.dot(stats.power)) - stats.n_observed * LOG_2PI
     gain = 0.0
     if state.n_factors:
         gain = stats.kernels.draw_scores(stats.projection(state), state.scores, fresh_key(rng))
+    if not np.isfinite(gain):
+        raise np.linalg.LinAlgError("The evidence of the scores is not finite.")
     stats.log_evidence = 0.5 * base + gain

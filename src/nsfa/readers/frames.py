@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from nsfa.readers.layout import is_id
 from nsfa.readers.sheet import Sheet, readable, show, show_some
 
 
@@ -19,8 +20,12 @@ def read_parquet(path: Path) -> Sheet:
     with readable(path, "parquet"):
         frame = pd.read_parquet(path, engine="pyarrow")
     rows = None if isinstance(frame.index, pd.RangeIndex) else [str(name) for name in frame.index]
-    if rows is None and frame.shape[1] and not pd.api.types.is_numeric_dtype(frame.dtypes.iloc[0]):
-        rows, frame = [str(name) for name in frame.iloc[:, 0]], frame.iloc[:, 1:]
+    corner = str(frame.index.name or "")
+    if rows is None and frame.shape[1]:
+        first = str(frame.columns[0])
+        named = first.strip() and is_id(first) and pd.api.types.is_integer_dtype(frame.dtypes.iloc[0])
+        if named or not pd.api.types.is_numeric_dtype(frame.dtypes.iloc[0]):
+            corner, rows, frame = first, [str(name) for name in frame.iloc[:, 0]], frame.iloc[:, 1:]
     for name, dtype in zip(frame.columns, frame.dtypes, strict=True):
         if not pd.api.types.is_numeric_dtype(dtype) or dtype.kind == "c":
             raise ValueError(
@@ -29,7 +34,8 @@ def read_parquet(path: Path) -> Sheet:
             )
     if 0 in frame.shape:
         raise ValueError(f"{path.name} must hold a table with values. Got {frame.shape[0]} × {frame.shape[1]}.")
-    return Sheet(frame.to_numpy(dtype=np.float64, na_value=np.nan), rows, [str(name) for name in frame.columns])
+    columns = [str(name) for name in frame.columns]
+    return Sheet(frame.to_numpy(dtype=np.float64, na_value=np.nan), rows, columns, corner=corner)
 
 
 def read_h5ad(path: Path, layer: str | None = None) -> Sheet:
@@ -39,6 +45,8 @@ def read_h5ad(path: Path, layer: str | None = None) -> Sheet:
     except ImportError:
         raise ImportError("Reading .h5ad needs AnnData: pip install 'nsfa[anndata]'.") from None
 
+    if _is_10x(path):
+        raise ValueError(f"{path.name} must be an AnnData file. Got a 10x .h5 file; give the folder of its matrix.mtx.")
     with readable(path, "AnnData .h5ad"), warnings.catch_warnings():
         # about names that repeat, which are made unique later
         warnings.simplefilter("ignore")
@@ -51,6 +59,16 @@ def read_h5ad(path: Path, layer: str | None = None) -> Sheet:
         has = show_some(list(adata.layers)) or "none"
         raise ValueError(f"{path.name} must have values in X. Got none; give a layer (there are: {has}).")
     return Sheet(_real(values, path), list(adata.obs_names), list(adata.var_names), samples_in_rows=True)
+
+
+def _is_10x(path: Path) -> bool:
+    import h5py  # type: ignore[import-untyped]
+
+    try:
+        with h5py.File(path) as file:
+            return "matrix" in file and "barcodes" in file["matrix"]
+    except OSError:
+        return False
 
 
 def _real(values: Any, path: Path) -> Any:

@@ -19,8 +19,9 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?|-nan",
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 # what people write above a column of names, without its spaces and underscores
 _ID = re.compile(
-    r"|unnamed:?0|#?(hgnc|entrez|ensembl|refseq|affy)?(gene|probe|probeset|feature|transcript|target|symbol|sample|cell|"
-    r"barcode|patient|subject|row|index|entrez|ensembl|id|name)s?(id|ids|name|names|symbol|symbols|ref|gene|geneid)?"
+    r"|unnamed:?0|#?(hgnc|entrez|ensembl|refseq|affy|ncbi|locus)?(gene|probe|probeset|feature|transcript|target|symbol|"
+    r"protein|accession|tag|orf|sample|cell|barcode|patient|subject|donor|row|index|entrez|ensembl|id|name)s?"
+    r"(id|ids|name|names|symbol|symbols|ref|gene|geneid)?"
 )
 _FIRST_LINES, _FIRST_BYTES, _FIRST_CELLS = 100, 1 << 18, 200
 
@@ -36,6 +37,8 @@ class Layout:
     has_names: bool
     columns: tuple[str, ...] | None
     notes: tuple[str, ...] = ()
+    corner: str = ""
+    """What stands above the row names."""
 
     def column(self, field: int) -> str:
         """The name of a field in a sentence."""
@@ -74,9 +77,10 @@ def guess_layout(content: bytes, name: str, delimiters: Sequence[str] = DELIMITE
         raise ValueError(
             f"the header of {name} must name every column. Got {len(first)} names above rows of {width} fields."
         )
+    corner = first[0] if header and has_names and len(first) == width else ""
     used = rows[: skipped + header]
     start = len("".join(lines[: used[-1].end]).encode()) if used else 0
-    return Layout(delimiter, _decimal(body[header:]), start, width, has_names, columns, notes)
+    return Layout(delimiter, _decimal(body[header:]), start, width, has_names, columns, notes, corner)
 
 
 @dataclass(frozen=True)
@@ -156,20 +160,39 @@ def _names(rows: list[_Row], width: int) -> tuple[bool, bool, tuple[str, ...]]:
     first, body = rows[0].cells, [row.cells for row in rows[1:] if len(row.cells) == width]
     if len(first) == width - 1 and body:
         return True, True, ()
-    corner = re.sub(r"[\s_.\-]", "", first[0]).casefold()
-    labelled = _ID.fullmatch(corner) is not None
+    labelled = is_id(first[0])
     words = not all(is_value(cell) for cell in first[1:])
-    # "gene,1,2,3": samples that have numbers for names
-    counted = labelled and _counts(first[1:]) and corner not in MISSING - {""}
-    header = words or counted or (not is_value(first[0]) and bool(body) and all(is_value(cells[0]) for cells in body))
+    # "gene,1001,1002": samples that have numbers for names; without a word above the names below, too
+    below = bool(body) and not all(is_value(cells[0]) for cells in body)
+    numbered = labelled and (bool(first[0].strip()) or below or _counts(first[1:]))
+    header = words or numbered or (not is_value(first[0]) and bool(body) and not below)
     column = [cells[0] for cells in (body if header else [first, *body])]
-    has_names = (header and labelled and corner not in MISSING - {""}) or not all(is_value(cell) for cell in column)
+    has_names = (header and labelled) or not all(is_value(cell) for cell in column)
     notes: tuple[str, ...] = ()
     if not header:
         notes = ("The first line holds numbers: it was read as values, not as names.",)
     if not has_names and len(column) > 2 and _counts(column):
         notes += ("The first column counts up: it was read as values; name it 'id' if it holds names.",)
+    elif not has_names and header and _look_like_ids(column, [cells[1] for cells in body]) and not _alike(*first[:2]):
+        notes += (f"The first column, {show(first[0])}, was read as values; name it 'id' if these are names of rows.",)
     return header, has_names, notes
+
+
+def is_id(cell: str) -> bool:
+    """Whether a cell is what people write above a column of names, nothing at all included."""
+    word = re.sub(r"[\s_.\-]", "", cell).casefold()
+    return _ID.fullmatch(word) is not None and word not in MISSING - {""}
+
+
+def _alike(a: str, b: str) -> bool:
+    """Whether two names differ by a number only."""
+    return re.sub(r"\d+", "", a) == re.sub(r"\d+", "", b)
+
+
+def _look_like_ids(column: Sequence[str], beside: Sequence[str]) -> bool:
+    """Whether cells are different whole numbers beside cells that are not."""
+    whole = [[cell.strip().isdecimal() for cell in cells] for cells in (column, beside)]
+    return len(column) > 2 and all(whole[0]) and len(set(column)) == len(column) and not all(whole[1])
 
 
 def _counts(cells: Sequence[str]) -> bool:

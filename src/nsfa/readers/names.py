@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from nsfa.readers.sheet import show_some
+from nsfa.readers.sheet import Sheet, show, show_some
 
 # names that only genes, transcripts or probes have
 _GENE = re.compile(r"ENS[A-Z]*[GTP]\d{11}(\.\d+)?|\d+(_[a-z]+)*_at|ILMN_\d+|[NX][MR]_\d+(\.\d+)?")
@@ -19,6 +19,9 @@ _RIBOSOMAL = re.compile(r"rp[ls]p?\d+[a-z]?\d?|mt-[a-z0-9]+")
 _SAMPLE = re.compile(
     r"GSM\d+|[SED]RR\d+|TCGA-\w\w-\w{4}.*|[ACGT]{10,}(-\d+)?|(sample|patient|cell|subject)[ _.-]?\d+", re.IGNORECASE
 )
+# words above the row names that say what the rows are
+_GENE_WORD = re.compile(r"gene|probe|transcript|feature|hgnc|entrez|ensembl|protein", re.IGNORECASE)
+_SAMPLE_WORD = re.compile(r"sample|cell|patient|subject|donor|barcode", re.IGNORECASE)
 _LOPSIDED = 3
 
 
@@ -55,10 +58,9 @@ def _distinct(names: list[str], twins: set[str]) -> list[str]:
     return out
 
 
-def doubts(
-    rows: Sequence[str] | None, columns: Sequence[str] | None, shape: tuple[int, int], samples_in_rows: bool
-) -> list[str]:
-    """A note when names, or else the shape, say that the table is the other way round."""
+def doubts(sheet: Sheet, samples_in_rows: bool) -> list[str]:
+    """A note when names, the word above them, or else the shape, say that the table is the other way round."""
+    rows, columns, shape = sheet.rows, sheet.columns, sheet.values.shape
     genes, samples = (columns, rows) if samples_in_rows else (rows, columns)
     n_genes, n_samples = shape[::-1] if samples_in_rows else shape
     if samples_in_rows:
@@ -71,7 +73,11 @@ def doubts(
         side = ("rows", "columns") if samples_in_rows else ("columns", "rows")
         what = f"{side[0]} have names of genes" if _genes(samples) else f"{side[1]} have names of samples"
         return [f"The table's {what}, but {read}"]
-    if not right and n_samples > _LOPSIDED * n_genes:
+    says = (_GENE_WORD if samples_in_rows else _SAMPLE_WORD).search(sheet.corner)
+    agrees = (_SAMPLE_WORD if samples_in_rows else _GENE_WORD).search(sheet.corner)
+    if says and not agrees and not right:
+        return [f"The row names stand under {show(sheet.corner)}, but {read}"]
+    if not right and not agrees and n_samples > _LOPSIDED * n_genes:
         return [f"The table has {shape[0]} rows and {shape[1]} columns: {read}"]
     return []
 

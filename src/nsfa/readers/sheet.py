@@ -13,7 +13,8 @@ from typing import Any
 class Sheet:
     """Values (n_rows, n_columns), dense or sparse, with the names the file has for them.
 
-    ``samples_in_rows`` is None unless the format itself says which way round it is.
+    ``samples_in_rows`` is None unless the format itself says which way round it is; ``corner`` is what stands above the
+    row names.
     """
 
     values: Any
@@ -21,6 +22,7 @@ class Sheet:
     columns: Sequence[str] | None
     notes: tuple[str, ...] = ()
     samples_in_rows: bool | None = None
+    corner: str = ""
 
 
 def show(text: object, most: int = 40) -> str:

@@ -101,8 +101,13 @@ def read_table(
     if log2:
         cut = replace(cut, values=filters.log2_of(cut.values, cut.samples, cut.genes))
     if min_variance is not None:
-        cut = cut.keep(filters.varying(filters.variances(cut.values), min_variance))
+        kept = filters.varying(filters.variances(cut.values), min_variance)
+        note = f"{len(kept):,} of {len(cut.genes):,} genes have a variance of at least {min_variance:g}."
+        cut = replace(cut.keep(kept), notes=[*cut.notes, note])
     if top_genes is not None:
+        if top_genes > len(cut.genes):
+            note = f"There are only {len(cut.genes):,} genes, fewer than the {top_genes:,} to keep."
+            cut = replace(cut, notes=[*cut.notes, note])
         cut = cut.keep(filters.most_varying(filters.variances(cut.values), top_genes))
     return cut.table(checksum(path))
 
@@ -162,7 +167,7 @@ def _oriented(sheet: Sheet, samples_in_rows: bool, name: str) -> _Cut:
     notes, sideways = list(sheet.notes), sheet.samples_in_rows
     if sideways is None:
         sideways = samples_in_rows
-        notes += doubts(sheet.rows, sheet.columns, sheet.values.shape, sideways)
+        notes += doubts(sheet, sideways)
     elif samples_in_rows:
         notes.append(f"{name} says itself which way round it is: --samples-in-rows was not needed.")
     if sideways:

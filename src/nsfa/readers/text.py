@@ -32,7 +32,7 @@ def read_text(content: bytes, path: Path) -> Sheet:
         raise ValueError(f"{path.name} must have rows of values. Got a header without any.")
     if layout.decimal == ",":
         notes += (f"{path.name} has decimal commas: 1,5 was read as 1.5.",)
-    return Sheet(columns.T, names, layout.columns, notes + layout.notes)
+    return Sheet(columns.T, names, layout.columns, notes + layout.notes, corner=layout.corner)
 
 
 def _single_spaces(content: bytes) -> bytes:
@@ -133,7 +133,9 @@ def _bad_cell(cell: str, below: list[str], where: tuple[str, str], name: str) ->
             f"{show(cell)} in row {row}; remove that column."
         )
     advice = (
-        "write it without thousands separators" if "," in cell and is_value(cell.replace(",", "")) else "correct it"
+        "write thousands without a separator, or decimals with a point"
+        if "," in cell and is_value(cell.replace(",", ""))
+        else "correct it"
     )
     return ValueError(
         f"the values of {name} must be numbers, or NA, NaN, null or empty where missing. Got {show(cell)} in row "

@@ -157,7 +157,7 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
     rhat = f"rank-normalised split R-hat (at most {max(d.rhat for d in diagnostics.table):.3f}) and "
     ess = min(d.ess_bulk for d in diagnostics.table)
     sentences = [
-        f"We fitted {MODELS.get(spec.name, spec.name)} of Knowles and Ghahramani (2011) with nsfa {__version__} to "
+        f"We fitted {MODELS.get(spec.name, spec.name)} with nsfa {__version__} (Knowles and Ghahramani, 2011) to "
         f"{posterior.data.shape[1]:,} samples × {posterior.data.n_features:,} genes"
         + (f" ({percent(holes)} of entries missing and integrated out)." if holes else "."),
         f"We ran {n_chains} Markov chain{'s' if n_chains > 1 else ''} of {length.tune:,} warm-up sweeps and "
