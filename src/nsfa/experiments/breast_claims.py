@@ -75,15 +75,17 @@ def _fifteen(frame: Any, s: dict[str, float], top: str) -> Claim:
         f"lppd, {PAPER}": s[PAPER],
     }
     figures |= {f"mean K, {name}": frames.mean(frame, name, "K_mean") for name in ("NSFA", PAPER, WHOLE)}
-    part = frame[(frame.model == WHOLE_PAPER) & (frame.quantity == "K of chain 0")]
+    part = frame[(frame.model == WHOLE_PAPER) & frame.quantity.str.startswith("K of chain")]
+    # the chain that starts without factors
+    part = part[part.quantity == part[part["at"] == part["at"].min()].sort_values("value").quantity.iloc[0]]
     for at in (300, 1000, 3000, int(part["at"].max())):
         figures[f"K after {at} sweeps, {WHOLE_PAPER}"] = float(part.iloc[(part["at"] - at).abs().argmin()].value)
     return judge(
         "An appropriate number of factors is about 15.", WHERE, s["SFA K15"] >= s[top] - 0.01, figures,
         "SFA predicts best there.",
         "Hidden entries are predicted better with every further factor up to many more. With the paper's priors, which "
-        "fix the size of loadings, chains that start empty pass through 15 to 25 factors for hundreds of sweeps and go "
-        "on growing; with that size learned they reach their plateau, at many more, within a few hundred.",
+        "fix the size of loadings, a chain that starts empty passes through 15 factors within some hundred sweeps and "
+        "goes on growing for thousands; with that size learned it reaches its plateau, at many more, within 200.",
     )  # fmt: skip
 
 
