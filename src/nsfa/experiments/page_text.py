@@ -37,7 +37,8 @@ def synthetic(frame: Any, quick: bool) -> str:
     return (
         "E_r is free of sign, averaged over the last ten sweeps. Methods without exact zeros count a loading as active "
         "if it explains more than 1 % of the gene's variance. SPCA's and the peers' loadings are for scores of unit "
-        "variance."
+        "variance. Those are point estimates, without the posterior's spread that single draws of our models carry and "
+        "their consensus averages out."
     )
 
 

@@ -88,7 +88,8 @@ def _predictions(frame: Any) -> list[Claim]:
             "NSFA infers a median of 12 factors.", WHERE, 8 <= float(np.median(k)) <= 16,
             {"median K": float(np.median(k))},
             "The posterior agrees.",
-            "The posterior holds many more: with 12558 genes even a weak factor is seen by hundreds of them.",
+            "A chain that starts with few factors passes through 12 within some hundred sweeps and goes on growing; it "
+            "has not settled when the run ends. With 12558 genes even a weak factor is seen by hundreds of them.",
         ),
         judge(
             "SFA predicts slightly worse than AFA.", WHERE, s[top["SFA"]] < s[top["AFA"]],
