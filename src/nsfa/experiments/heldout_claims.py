@@ -36,5 +36,5 @@ def against_all(frame: Any, within_noise: bool) -> Claim:
     return judge(
         text + (", within the noise of the splits." if within_noise else "."), "this package", good, figures,
         "It averages over the number of factors, and over all that is uncertain.",
-        "The best fixed-K model predicts better here.",
+        "The best fixed-K model has the larger mean; the figures say whether by more than the noise of the splits.",
     )  # fmt: skip

@@ -83,6 +83,9 @@ def _section(run: Run) -> str:
     lines += [f"![{figure.stem}]({(FIGURES / figure.name).as_posix()})" for figure in sorted(run.folder.glob("*.png"))]
     if run.name in NOTES:
         lines.append(NOTES[run.name](run.frame, bool(run.settings["quick"])))
+    if "remark" in run.settings:
+        # what whoever ran it has to say about the run, added to settings.json by hand
+        lines.append(f"*About this run:* {run.settings['remark']}")
     if frames.models(run.frame, "lppd"):
         lines.append(_scores(run.frame))
     rows = [[claim.claim, claim.where, MARK[claim.verdict], _figures(claim), claim.why] for claim in run.claims]

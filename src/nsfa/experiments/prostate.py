@@ -104,7 +104,7 @@ def _predictions(frame: Any) -> list[Claim]:
         judge(
             "NSFA predicts better than AFA or SFA at any K.", WHERE, s["NSFA"] > max(s[n] for n in [*afa, *sfa]),
             {"NSFA": s["NSFA"], **{best: s[best] for best in top.values()}},
-            "It has as many factors as the data ask for.",
+            "It has as many factors as the data ask for, and found them in more sweeps than those models had.",
             "A fixed-K model is ahead within the sweeps that were run.",
         ),
     ]  # fmt: skip
