@@ -214,5 +214,6 @@ MUTANTS = [
 @pytest.mark.parametrize(("mutate", "name", "changes"), MUTANTS, ids=[m[0].__name__ for m in MUTANTS])
 def test_mutant_is_caught(mutate, name, changes, monkeypatch):
     mutate(monkeypatch)
-    result = geweke.run(name, SWEEPS, **changes)
+    # tilts change little per sweep: with fewer, a slab precision off by two stays unseen
+    result = geweke.run(name, 3 * SWEEPS if "tilt" in mutate.__name__ else SWEEPS, **changes)
     assert result.worst > BOUND, f"not caught: {result}"

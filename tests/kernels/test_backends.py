@@ -41,10 +41,10 @@ def test_collapsed_sweep(kind, precision, prior):
     assert (states[0].loadings != state.loadings).any()
 
 
-@pytest.mark.parametrize("kind", HOLES)
+# 150 rows are several blocks of a complete table
+@pytest.mark.parametrize(("kind", "n_features"), [*((kind, 9) for kind in HOLES), ("complete", 150)])
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("per_feature", [False, True])
-@pytest.mark.parametrize("n_features", [9, 150])
 def test_independent_sweep(kind, precision, per_feature, n_features, rng):
     state, stats, _ = case(kind=kind, precision=precision, n_features=n_features)
     logit = rng.normal(size=(len(state.loadings) if per_feature else 1, state.n_factors))

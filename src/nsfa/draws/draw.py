@@ -15,7 +15,7 @@ SCALARS = ("concentration", "stickiness", "noise_rate", "loading_rate", "urn_con
 
 # Above so many active loadings a draw keeps them as 16-bit, and above so many as 8-bit, multiples of a step per factor.
 LARGE = 50_000
-HUGE = 200_000
+HUGE = 120_000
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Draw:
 
     Only active loadings are stored: ``pattern`` has one bit per entry of the (D, K) matrix, ``value`` the loadings of
     the active ones, row by row. They are single precision; in draws with more than 50,000 of them, 16-bit integers
-    times the factor's ``step``, a rounding of at most 1/65,534 of the factor's largest loading; with more than 200,000,
+    times the factor's ``step``, a rounding of at most 1/65,534 of the factor's largest loading; with more than 120,000,
     8-bit integers, at most 1/254: still far below posterior standard deviations. Scores are kept only where they cannot
     be integrated out (Dirichlet-process scores).
     """
