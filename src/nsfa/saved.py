@@ -119,8 +119,8 @@ def _posterior(store: Store, data: Observed) -> Posterior:
 def _extended(store: Store, draws: int) -> Store:
     if not store.finished:
         raise StoreError(
-            f"{store.path} must be finished before draws are added. Got an unfinished run; first call "
-            f"nsfa.resume({str(store.path)!r}) without draws."
+            f"{store.path} must be finished before draws are added. Got an unfinished run; resume it first "
+            "without adding draws."
         )
     try:
         return store.extended(draws)

@@ -186,7 +186,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path):
     part = interrupted(tmp_path / "s", chains=1, draws=1500)
     assert not part.finished and not nsfa.load(tmp_path / "s").finished
     with pytest.raises(
-        nsfa.StoreError, match="must be finished before draws are added. Got an unfinished run; first call"
+        nsfa.StoreError, match="must be finished before draws are added. Got an unfinished run; resume it first"
     ):
         nsfa.resume(tmp_path / "s", draws=10)
     part.save(tmp_path / "copy")

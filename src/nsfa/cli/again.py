@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from nsfa.cli.errors import quiet_library
 from nsfa.cli.fit import absolute_paths, read_companions
 from nsfa.cli.options import ReportOptions, VerdictOptions, WorkOptions, takes
 from nsfa.cli.output import DRAWS
 from nsfa.cli.results import read_samples, write_samples
-from nsfa.cli.run import complete, resume_words, write_gene_sets
+from nsfa.cli.run import complete, write_gene_sets
 from nsfa.cli.settings import change_config, read_config, report_options
 
 Run = Annotated[Path, Argument(metavar="OUT", help="Output directory of a run.", show_default=False)]
@@ -45,8 +46,6 @@ def resume(
     import nsfa
 
     store, config = draws_of(out), read_config(out)
-    if draws is not None and not nsfa.load(store).finished:
-        raise ValueError(f"{out} must be finished before draws are added. Got an unfinished run; {resume_words(out)}.")
 
     def sampler(monitor: Any) -> Any:
         posterior = nsfa.resume(store, draws=draws, n_jobs=work.jobs, monitor=monitor)
@@ -89,11 +88,13 @@ def report(
 
     store, before = draws_of(out), report_options(read_config(out))
     new = absolute_paths(ReportOptions(annotations, gene_sets), "annotations", "gene_sets")
-    keep_companions(out, new, nsfa.load(store).data.shape[1], talk.quiet)
+    with quiet_library(talk.quiet):
+        posterior = nsfa.load(store)
+    keep_companions(out, new, posterior.data.shape[1], talk.quiet)
     wanted = ReportOptions(
         new.annotations or before.annotations, new.gene_sets or before.gene_sets, title or before.title,
         impute or before.impute,
     )  # fmt: skip
     change = {"title": title, "impute": impute or None, "annotations": new.annotations, "gene_sets": new.gene_sets}
     change_config(out, {"results": {key: value for key, value in change.items() if value is not None}})
-    complete(out, lambda monitor: nsfa.load(store), 0, replace(wanted, report=True), talk)
+    complete(out, lambda monitor: posterior, 0, replace(wanted, report=True), talk)

@@ -54,7 +54,7 @@ def _shown(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that the report cannot read from the draws; of files their names, since reports are mailed."""
     source, reading, model = (config.get(name, {}) for name in ("input", "table", "model"))
     found = {
-        "table": source and Path(source.get("path", "")).name,
+        "table": Path(source["path"]).name if "path" in source else None,
         "checksum": source.get("checksum"),
         **{name.replace("_", " "): value for name, value in reading.items() if value is not False and name != "genes"},
         "genes": Path(reading["genes"]).name if "genes" in reading else None,
@@ -62,7 +62,7 @@ def _shown(config: Mapping[str, Any]) -> dict[str, Any]:
         "prior": model.get("prior"),
         "command": _without_folders(config.get("command")),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _without_folders(command: str | None) -> str | None:
