@@ -95,16 +95,17 @@ def test_held_out_entries_of_the_breast_data(data_dir):
 
 
 MEMORY = """
-import json, resource
+import json, resource, sys
 from nsfa import NSFA
 from nsfa.datasets import fetch_prostate
-estimator = NSFA(chains=1, tune=50, draws=500, random_state=0).fit(fetch_prostate().X)
+estimator = NSFA(chains=1, tune=int(sys.argv[1]), draws=500, random_state=0).fit(fetch_prostate().X)
 print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(estimator.posterior_.draws)]))
 """
 
 
-def test_five_hundred_draws_of_the_prostate_data_fit_in_a_gigabyte(data_dir):
-    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("tune", [50, pytest.param(500, marks=pytest.mark.slow)])
+def test_five_hundred_draws_of_the_prostate_data_fit_in_a_gigabyte(data_dir, tune):
+    done = subprocess.run([sys.executable, "-c", MEMORY, str(tune)], capture_output=True, text=True, check=True)
     megabytes, draws = json.loads(done.stdout)
     assert draws == 500
     assert megabytes < 1000

@@ -11,6 +11,7 @@ from nsfa.experiments.tasks import COLUMNS
 DRAWS = [10, 100, 1000]
 SHAPES = {
     "synthetic.fit": {"E_r": [991, 1000], "precision": [1000], "recall": [1000], "K": DRAWS, "seconds_per_sweep": [0]},
+    "synthetic.rotate_truth": {"E_r_control": [1, 10]},
     "synthetic.fit_peer": {"E_r": [0], "precision": [0], "recall": [0]},
     "convergence.trace": {"K": DRAWS, "K_step": [0], "births_accepted": [0], "seconds_per_sweep": [0]},
     "heldout.fit": {

@@ -38,7 +38,8 @@ def synthetic(frame: Any, quick: bool) -> str:
         "E_r is free of sign, averaged over the last ten sweeps. Methods without exact zeros count a loading as active "
         "if it explains more than 1 % of the gene's variance. SPCA's and the peers' loadings are for scores of unit "
         "variance. Those are point estimates, without the posterior's spread that single draws of our models carry and "
-        "their consensus averages out."
+        "their consensus averages out. *True G, rotated* is a control: the true loadings times a random rotation of K "
+        "factors, fitted to nothing."
     )
 
 
@@ -66,8 +67,8 @@ def prostate(frame: Any, quick: bool) -> str:
     """What the file lacks, and which methods were left out."""
     return (
         "The public file has 108 of the paper's 171 samples (the 63 of normal tissue next to a tumour are missing) and "
-        "12558 probes, so that scores cannot be compared digit for digit. NSFA starts with few factors and has to find "
-        "the others: it ran for 450 sweeps, the fixed-K models for 180; of each the last 40 kept draws are scored. "
+        "12558 probes, and scores cannot be compared digit for digit. Each model ran for 300 sweeps, every third of "
+        "the last 120 is scored; NSFA starts with few factors, has to find the others, and is still growing then. "
         f"scikit-learn's SparsePCA was left out: it takes many minutes per fit on so many features. {_methods()}"
     )
 

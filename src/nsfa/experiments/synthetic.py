@@ -25,6 +25,8 @@ NSFA: dict[str, dict[str, Any]] = {
 # a loading of a method without exact zeros counts if it explains this share of the feature's variance
 VISIBLE = 0.01
 COUNTED, AVERAGED = 100, 10
+# the true loadings, rotated at random: what E_r makes of a model that has all but the rotation
+CONTROL = "true G, rotated"
 ALTERNATIONS = 30
 
 
@@ -39,6 +41,8 @@ def plan(quick: bool) -> list[Task]:
         for name in list(NSFA)[: 2 if quick else None]:
             tasks.append(_task(name, seed, "NSFA", NSFA[name], sweeps))
         if not quick:
+            for k in sizes:
+                tasks.append(Task(f"{CONTROL} K{k}", seed, rotate_truth, {"size": k, "seed": seed}, 0.1))
             tasks.append(_task("NSFA a1, G = Z", seed, "NSFA", {"concentration": 1.0}, sweeps, ones=True))
             for peer in peers.installed():
                 for k in (16, 20) if peer.startswith("mofapy2") else (16,):
@@ -95,6 +99,21 @@ def fit_peer(peer: str, size: int, seed: int) -> Iterator[Number]:
     yield from _recovery(data, loadings, _visible(loadings, data.X), 0)
 
 
+def rotate_truth(size: int, seed: int) -> Iterator[Number]:
+    """E_r of random rotations of the true loadings, or of their best approximation by ``size`` factors."""
+    from nsfa.metrics import reconstruction_error
+
+    loadings = simulate(seed).loadings
+    left, strength, _ = np.linalg.svd(loadings, full_matrices=False)
+    some = min(size, TRUE)
+    rng = np.random.default_rng([seed, size])
+    for at in range(1, AVERAGED + 1):
+        # the first rows of a rotation in ``size`` dimensions: the others meet factors of zeros
+        rotation = np.linalg.qr(rng.standard_normal((size, size)))[0][:some]
+        rotated = (left * strength)[:, :some] @ rotation
+        yield "E_r_control", at, reconstruction_error(loadings, rotated)
+
+
 def _visible(loadings: Floats, X: Floats) -> Bools:
     out: Bools = loadings**2 > VISIBLE * X.var(axis=0)[:, None]
     return out
@@ -123,9 +142,11 @@ def _shown(frame: Any) -> list[str]:
 
 
 def _errors(frame: Any) -> Any:
-    names = _shown(frame)
-    figure, axes = style.panels(1, 1, 0.9 + 0.21 * len(names))
-    style.boxes(axes[0, 0], {name: frames.by_replicate(frame, name, "E_r").to_numpy() for name in names})
+    errors = {name: frames.by_replicate(frame, name, "E_r").to_numpy() for name in _shown(frame)}
+    for name in frames.models(frame, "E_r_control"):
+        errors[name] = frames.by_replicate(frame, name, "E_r_control").to_numpy()
+    figure, axes = style.panels(1, 1, 0.9 + 0.21 * len(errors))
+    style.boxes(axes[0, 0], errors)
     axes[0, 0].set_xlabel("reconstruction error E_r, mean of the last ten draws; a dot per data set")
     style.log_x(axes[0, 0])
     return figure

@@ -26,6 +26,7 @@ def _dense(frame: Any) -> list[Claim]:
     fa, afa, fok = ([f"{family} K{k}" for k in (10, 16, 20)] for family in ("FA", "AFA", "FOK"))
     e = _errors(frame, *fa, *afa, *fok)
     others = [n for n in frames.models(frame, "E_r") if n.endswith(" K20") and "sklearn" not in n and "mofa" not in n]
+    rotated = frames.models(frame, "E_r_control")
     spread = {name: float(frames.by_replicate(frame, name, "E_r").std()) for name in (*fa, *afa)}
     at20 = _errors(frame, *others)
     return [
@@ -34,10 +35,13 @@ def _dense(frame: Any) -> list[Claim]:
             "Its loadings are known up to a rotation only, and every draw has another one.",
         ),
         judge(
-            "FA overfits: its error grows with K.", WHERE, e[fa[0]] < e[fa[1]] < e[fa[2]], {n: e[n] for n in fa},
+            "FA overfits: its error grows with K.", WHERE, e[fa[0]] < e[fa[1]] < e[fa[2]],
+            {n: e[n] for n in fa} | {n: frames.mean(frame, n, "E_r_control") for n in rotated},
             "Superfluous factors take part in the rotation.",
-            "E_r takes the nearest estimate for each true factor, so more estimates are more chances; that outweighs "
-            "what the superfluous factors spoil.",
+            "The error is that of a random rotation: the true loadings themselves, rotated at random among K factors, "
+            "have nearly FA's errors, and these fall with K too, because the more factors share the same variance, the "
+            "smaller each is, and the less it is wrong by where it belongs nowhere. What FA gets wrong beyond the "
+            "rotation is the small difference between the two.",
         ),
         judge(
             "The spread of FA's error is very high at K = 20.", WHERE,
