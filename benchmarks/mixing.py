@@ -1,8 +1,9 @@
 """Do chains from different starts agree, and how soon: ``NSFA_DATA_DIR=… python -m benchmarks.mixing [--quick]``.
 
 NSFA on a synthetic set and the paper's three real ones, under three schedules: the paper's moves alone ("plain"), the
-paper's prior with all our moves ("paper prior"), and the default. Four chains from dispersed starts, two at a time. The
-table goes to standard output; ``-o DIR`` also writes it as csv, with a figure of the traces.
+paper's prior with all our moves ("paper prior"), and the default. Four chains from dispersed starts, two at a time, of
+the default length but on the prostate table. Tables in Markdown go to standard output; ``-o DIR`` also writes all
+numbers as csv, and a figure of the traces.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ SCHEDULES = {
     "default": {},
 }
 # data set: warm-up sweeps, sweeps after it
-LENGTHS = {"synthetic": (500, 2000), "ecoli": (500, 4000), "breast": (500, 2000), "prostate": (150, 100)}
+LENGTHS = {"synthetic": (500, 500), "ecoli": (500, 500), "breast": (500, 3500), "prostate": (150, 100)}
 QUANTITIES = ("log p(Y|G,psi)", "K", "active", "alpha", "|GG'|", "cov 1", "cov 2", "cov 3", "cov 4", "cov 5")
 
 
@@ -61,7 +62,7 @@ def run_one(name: str, schedule: str, number: int, length: tuple[int, int]) -> R
     pairs = np.random.default_rng(0).integers(0, data.shape[0], (5, 2))
     trace, seconds, draws = np.empty((tune + sweeps, len(QUANTITIES))), np.empty(tune + sweeps), []
     with threadpool_limits(1):
-        chain = Chain(data, spec, get_kernels(), chain_generator(0, number), start)
+        chain = Chain(data, spec, get_kernels(), chain_generator(0, number), start, tune)
         used, began = 0.0, time.process_time()
         for i in range(tune + sweeps):
             births = chain.sweep()
@@ -124,6 +125,25 @@ def measure(name: str, schedule: str, length: tuple[int, int]) -> tuple[dict[str
     return row, runs
 
 
+def markdown(frame: pd.DataFrame) -> str:
+    """Two tables: how soon and how well chains agree, and effective samples per second."""
+    covariances = [q for q in QUANTITIES if q.startswith("cov")]
+    names = {"log p(Y|G,psi)": "log p(Y given G, ψ)", "active": "active", "alpha": "α", "|GG'|": "‖GGᵀ‖", "K": "K"}
+    agree = ["data", "schedule", "K", "ms per sweep", "plateau, sweeps", "plateau, s"]
+    agree += [f"R-hat of {name}" for name in names.values()] + ["worst of 5 covariances", "factors in all chains"]
+    speed = ["data", "schedule", *(f"{name}" for name in names.values()), "worst of 5 covariances"]
+    first, second = [agree, ["---"] * len(agree)], [speed, ["---"] * len(speed)]
+    for row in frame.to_dict("records"):
+        head = [str(row["data"]), str(row["schedule"])]
+        rhat = [*(row[f"R-hat {q}"] for q in names), max(row[f"R-hat {q}"] for q in covariances)]
+        ess = [*(row[f"ESS/s {q}"] for q in names), min(row[f"ESS/s {q}"] for q in covariances)]
+        cells = [f"{row['mean K']:.1f}", f"{row['ms/sweep']:.2g}", row["plateau sweeps"], row["plateau s"]]
+        shared = f"{row['in all chains']} of {row['factors']}"
+        first.append([*head, *map(str, cells), *(f"{r:.3f}" for r in rhat), shared])
+        second.append([*head, *(f"{e:.3g}" for e in ess)])
+    return "\n\n".join("\n".join("| " + " | ".join(line) + " |" for line in part) for part in (first, second))
+
+
 def draw(runs: dict[tuple[str, str], list[Run]], path: Path) -> None:
     """Traces of K and the active count, a row per data set and a column per schedule."""
     import matplotlib
@@ -159,9 +179,8 @@ def main() -> None:
         for schedule in SCHEDULES:
             row, runs[name, schedule] = measure(name, schedule, length)
             rows.append(row)
-            print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
     frame = pd.DataFrame(rows)
-    print(frame.set_index(["data", "schedule"]).round(3).T.to_string())
+    print(markdown(frame))
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)
         frame.to_csv(arguments.output / "mixing.csv", index=False)

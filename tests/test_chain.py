@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 from cases import holes
 from nsfa import schedule
-from nsfa.chain import Chain, Length, chain_generator, run_chain
+from nsfa.chain import Chain, Length, chain_generator, default_thin, run_chain
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
@@ -193,3 +193,28 @@ def test_copied_features_do_not_break_a_learned_noise_rate(missing, rng):
     for _ in range(600):
         births = chain.sweep()
     assert np.isfinite(chain.draw(births, 0.0).scalars["log_joint"])
+
+
+def test_warm_up_begins_at_raised_noise_and_only_there(rng):
+    data = observe(rng.normal(size=(30, 12)) * 5.0, scale=None)
+    chain = Chain(data, preset("nsfa"), get_kernels(), chain_generator(0, 0), start=3, tune=50)
+    assert chain.annealed == 10
+    highest = []
+    for _ in range(15):
+        chain.sweep()
+        highest.append(chain.state.noise_precision.max() * data.values.var())
+    caps = 0.2 * 500 ** (np.arange(10) / 10)
+    assert (np.array(highest[:3]) <= 1.2 * caps[:3]).all() and highest[-1] > 0.5
+
+
+def test_chains_without_warm_up_or_with_the_paper_s_moves_start_cold(rng):
+    data = observe(rng.normal(size=(30, 12)))
+    for spec, tune in ((preset("nsfa"), 0), (preset("nsfa", moves="plain"), 500), (preset("fa", n_components=2), 500)):
+        assert Chain(data, spec, get_kernels(), chain_generator(0, 0), tune=tune).annealed == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "thin"), [((100, 100), 1), ((226, 251), 7), ((12558, 108), 1), ((150, 150), 3), ((2000, 100), 2)]
+)
+def test_sweeps_per_draw_by_the_size_of_the_table(shape, thin):
+    assert default_thin(*shape) == thin

@@ -23,6 +23,8 @@ from nsfa.stats import Stats
 
 # What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
 _CARRIED = ("number", "seconds")
+# Sweeps per kept draw where the user does not say: one up to twice ``SMALL`` entries and from half of ``LARGE`` on.
+MOST_THIN, SMALL, LARGE = 8, 7_000, 400_000
 
 
 class Sweep(NamedTuple):
@@ -49,21 +51,42 @@ class Length:
         return self.tune + self.draws * self.thin
 
 
+def default_thin(n_features: int, n_samples: int) -> int:
+    """Sweeps per kept draw that give a fit with default length a fair chance to converge, for a table's size.
+
+    Small tables need one; larger ones have more factors, which change more slowly; in very large ones a sweep takes so
+    long that the choice is left to the user.
+    """
+    entries = max(1, n_features * n_samples)
+    return max(1, min(MOST_THIN, entries // SMALL, LARGE // entries))
+
+
 def chain_generator(seed: int | None, chain: int) -> np.random.Generator:
     """The random stream of one chain: a function of the seed and the chain's number only."""
     return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(seed, spawn_key=(chain,))))
 
 
 class Chain:
-    """A chain in progress: the data's statistics, the state, the moves and the random stream."""
+    """A chain in progress: the data's statistics, the state, the moves and the random stream.
+
+    ``tune`` sweeps are warm-up, of which the first may run at raised noise (``schedule.annealed_sweeps``).
+    """
 
     def __init__(
-        self, data: Observed, spec: ModelSpec, kernels: Kernels, rng: np.random.Generator, start: int = 0
+        self,
+        data: Observed,
+        spec: ModelSpec,
+        kernels: Kernels,
+        rng: np.random.Generator,
+        start: int = 0,
+        tune: int = 0,
     ) -> None:
         self.data, self.spec, self.rng = data, spec, rng
         self.stats = Stats(data, kernels)
         self.moves = schedule.build(spec, data.shape[0])
         self.marginal_moves = schedule.build_marginal(spec, data)
+        # without those moves, factors that the noise hides would take long to come back
+        self.annealed = schedule.annealed_sweeps(tune) if self.marginal_moves else 0
         self.number = 0
         self.seconds = 0.0
         self.state = initial_state(data, spec, rng, start)
@@ -82,11 +105,19 @@ class Chain:
         births = BirthInfo(0, 0)
         self.number += 1
         before = self.marginal_moves if schedule.marginal_is_due(self.number) else ()
+        hot = self.number <= self.annealed
         for move in (*before, *self.moves):
             info = move(self.state, self.stats, self.spec, self.rng)
+            if hot:
+                np.minimum(self.state.noise_precision, self._cap(), out=self.state.noise_precision)
             if isinstance(info, BirthInfo):
                 births = info
         return births
+
+    def _cap(self) -> float:
+        """What no noise precision may exceed in this sweep of the warm-up."""
+        variance = float(self.stats.power.sum() / self.stats.count.sum())
+        return schedule.precision_cap(self.number, self.annealed) / max(variance, np.finfo(float).tiny)
 
     def log_density(self) -> tuple[float, float]:
         """Log likelihood and log prior density of the current state."""

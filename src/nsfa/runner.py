@@ -159,7 +159,7 @@ def _run_one(job: _Job, chain: int, stop: StopFlag, report: Callable[[Progress],
         return ChainResult(chain, keeper.draws, finished=True)
     with threadpool_limits(1):
         kernels, start = get_kernels(job.backend, job.threads), starting_factors(job.spec, job.data.shape, chain)
-        engine = Chain(job.data, job.spec, kernels, chain_generator(job.seed, chain), start)
+        engine = Chain(job.data, job.spec, kernels, chain_generator(job.seed, chain), start, job.length.tune)
         keeper.restore(engine)
         last_report, total = time.monotonic(), job.length.sweeps
         accepted = tried = 0

@@ -35,6 +35,11 @@ PARALLEL_FROM = 3000
 # Sweeps with the scores integrated out find the plateau; after that their cost is paid back by every fifth alone.
 MARGINAL_EARLY = 300
 MARGINAL_PERIOD = 5
+# Warm-up begins with noise that falls from far above the data's variance: broad factors find their places before weak
+# ones settle around them. At most so many sweeps, and at most this share of the warm-up.
+ANNEALED = 100
+ANNEALED_SHARE = 5
+LEAST_PRECISION, MOST_PRECISION = 0.2, 100.0
 
 
 def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
@@ -89,6 +94,16 @@ def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
 def marginal_is_due(sweep: int) -> bool:
     """Whether sweep number ``sweep`` (from 1) is preceded by the marginal moves: all early ones, then every fifth."""
     return sweep <= MARGINAL_EARLY or sweep % MARGINAL_PERIOD == 0
+
+
+def annealed_sweeps(tune: int) -> int:
+    """How many of ``tune`` warm-up sweeps have a cap on the noise precisions."""
+    return min(ANNEALED, tune // ANNEALED_SHARE)
+
+
+def precision_cap(sweep: int, annealed: int) -> float:
+    """What noise precisions may not exceed in annealed sweep number ``sweep`` (from 1), for features of variance 1."""
+    return float(LEAST_PRECISION * (MOST_PRECISION / LEAST_PRECISION) ** ((sweep - 1) / annealed))
 
 
 def refresh(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:

@@ -31,7 +31,6 @@ class DemoSampling(SamplingOptions):
 
     tune: Annotated[int, Option(min=0, help="Warm-up sweeps per chain, not kept.", rich_help_panel="Sampling")] = 500
     draws: Annotated[int, Option(min=1, help="Draws to keep per chain.", rich_help_panel="Sampling")] = 1500
-    thin: Annotated[int, Option(min=1, help="Sweeps per kept draw.", rich_help_panel="Sampling")] = 1
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,9 @@ class SamplingOptions:
     chains: Annotated[int, _option(SAMPLING, "Independent chains.", min=1)] = 4
     tune: Annotated[int, _option(SAMPLING, "Warm-up sweeps per chain, not kept.", min=0)] = 500
     draws: Annotated[int, _option(SAMPLING, "Draws to keep per chain.", min=1)] = 500
-    thin: Annotated[int, _option(SAMPLING, "Sweeps per kept draw.", min=1)] = 1
+    thin: Annotated[
+        int | None, _option(SAMPLING, "Sweeps per kept draw; if not given, by the table's size.", min=1)
+    ] = None
     seed: Annotated[int, _option(SAMPLING, "Same seed, same draws, whatever the number of cores.", min=0)] = 0
 
 

@@ -237,8 +237,8 @@ class Kernels(Protocol):
     def draw_splits(self, problem: Splits, key: int) -> Split:
         """Try to split a part off every feature's noise, or to put one of its own factors back; see ``moves.split``."""
 
-    def tilt(self, problem: Tilts, n_pairs: int, key: int) -> int:
-        """Tilt random pairs of factors, in place; returns how many proposals were accepted. See ``moves.tilt``."""
+    def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
+        """Tilt ``pairs`` (P, 2) of factors in turn, in place; returns how many were accepted. See ``moves.tilt``."""
 
     def rescale(self, problem: Scales, key: int) -> None:
         """Scale every factor by one slice-sampling update, in place; see ``moves.scale``."""

@@ -153,9 +153,9 @@ class NumbaKernels:
         precision, row, loading, *dead = birth_kernels.split_rows(problem, np.uint64(key))
         return Split(precision, row, loading, (dead[0], dead[1]))
 
-    def tilt(self, problem: Tilts, n_pairs: int, key: int) -> int:
+    def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
         excess = problem.cross - problem.loadings @ problem.gram
-        return int(pair_kernels.tilt_pairs(problem, excess, n_pairs, np.uint64(key)))
+        return int(pair_kernels.tilt_pairs(problem, excess, pairs, np.uint64(key)))
 
     def rescale(self, problem: Scales, key: int) -> None:
         factor_kernels.rescale(problem, np.uint64(key))

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
-from nsfa.kernels.streams import FEATURES, TILT_BISECTIONS, TILT_ROUNDS, TILT_WEIGHTS
+from nsfa.kernels.streams import FEATURES, TILT_BISECTIONS, TILT_FAR, TILT_ROUNDS, TILT_WEIGHTS
 
 _LOG_WEIGHTS = tuple(math.log(w) for w in TILT_WEIGHTS)
 
@@ -25,16 +25,18 @@ def _on_and_off(c, i, work):
 @jit
 def log_tilt(c, n, power, kept, work):
     """Log density of the tilt c, loadings and pattern summed out; loading number ``kept`` cannot be zero."""
-    total = -0.5 * power * c * c
+    total, product = -0.5 * power * c * c, 1.0
     for i in range(n):
         on, off = _on_and_off(c, i, work)
         if i == kept:
             total += on
-        elif on > off:
-            total += on + math.log1p(math.exp(off - on))
         else:
-            total += off + math.log1p(math.exp(on - off))
-    return total
+            # logs of many numbers between 1 and 2: one log of their product
+            total += max(on, off)
+            product *= 1.0 + math.exp(-abs(on - off))
+            if product > 1e200:
+                total, product = total + math.log(product), 1.0
+    return total + math.log(product)
 
 
 @jit
@@ -59,16 +61,32 @@ def middle_tilt(n, work):
 
 @jit
 def tilt_mode(centre, rounds, n, power, kept, work):
-    """Centre and precision of a normal near the mode that reweighted least squares from ``centre`` find."""
+    """Centre and precision of a normal near the mode that reweighted least squares from ``centre`` find.
+
+    The exponential is (1 + x/256)^256, which takes eight multiplications: any function will do that is the same
+    whatever the present tilt.
+    """
     precision = power
     for _ in range(rounds):
+        for i in range(np.uint64(n)):
+            miss = work[0, i] - centre * work[1, i]
+            x = work[4, i] + 0.5 * (work[2, i] - work[3, i]) * miss * miss
+            e = 1.0 + min(max(x, -TILT_FAR), TILT_FAR) / 256.0
+            e *= e
+            e *= e
+            e *= e
+            e *= e
+            e *= e
+            e *= e
+            e *= e
+            e *= e
+            work[8, i] = (work[3, i] + (work[2, i] - work[3, i]) / (1.0 + e)) * work[1, i]
+        if kept >= 0:
+            work[8, kept] = work[3, kept] * work[1, kept]
         precision, total = power, 0.0
-        for i in range(n):
-            on, off = _on_and_off(centre, i, work)
-            share = 0.0 if i == kept else 1.0 / (1.0 + math.exp(min(on - off, 700.0)))
-            pull = (share * work[2, i] + (1.0 - share) * work[3, i]) * work[1, i]
-            precision += pull * work[1, i]
-            total += pull * work[0, i]
+        for i in range(np.uint64(n)):
+            precision += work[8, i] * work[1, i]
+            total += work[8, i] * work[0, i]
         centre = total / precision
     return centre, precision
 
@@ -150,18 +168,16 @@ def _shift(k, j, change, problem, excess):
 
 
 @jit
-def tilt_pairs(problem, excess, n_pairs, key):
-    """Try ``n_pairs`` random ordered pairs one after another; returns how many tilts were accepted.
+def tilt_pairs(problem, excess, pairs, key):
+    """Try the ordered ``pairs`` one after another; returns how many tilts were accepted.
 
     ``excess`` is (Y − G Xᵀ) X, kept up to date.
     """
-    n_features, n_factors = problem.loadings.shape
-    rows, work, modes = np.empty(n_features, np.int64), np.empty((8, n_features)), np.empty((3, 2))
+    n_features = problem.loadings.shape[0]
+    rows, work, modes = np.empty(n_features, np.int64), np.empty((9, n_features)), np.empty((3, 2))
     accepted = 0
-    for p in range(n_pairs):
-        u, v = uniform_pair(key, p, 0)
-        k, j = int(u * n_factors), int(v * (n_factors - 1))
-        j += 1 if j >= k else 0
+    for p in range(pairs.shape[0]):
+        k, j = pairs[p, 0], pairs[p, 1]
         n, kept, tilt = _gather(k, j, problem, excess, rows, work)
         power, new = problem.gram[j, j], tilt
         wide, total = power, 0.0

@@ -292,8 +292,8 @@ class ReferenceKernels:
     def draw_splits(self, problem: Splits, key: int) -> Split:
         return split_features(problem, key)
 
-    def tilt(self, problem: Tilts, n_pairs: int, key: int) -> int:
-        return sum(tilt_pair(problem, p, key) for p in range(n_pairs))
+    def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
+        return sum(tilt_pair(problem, int(k), int(j), p, key) for p, (k, j) in enumerate(pairs))
 
     def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:
         n_samples, n_factors = scores.shape

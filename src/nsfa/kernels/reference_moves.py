@@ -17,6 +17,7 @@ from nsfa.kernels.streams import (
     NOISE,
     NOISE_WIDTH,
     TILT_BISECTIONS,
+    TILT_FAR,
     TILT_ROUNDS,
     TILT_WEIGHTS,
     normals_at,
@@ -187,12 +188,8 @@ def split_features(problem: Splits, key: int) -> Split:
     )
 
 
-def tilt_pair(problem: Tilts, p: int, key: int) -> int:
-    """Pair number p of ``moves.tilt``: choose, propose, decide, and draw the loadings anew. Returns 1 if accepted."""
-    n_factors = problem.loadings.shape[1]
-    u, v = (float(x) for x in uniform_pairs(key, p, 0))
-    k, j = int(u * n_factors), int(v * (n_factors - 1))
-    j += j >= k
+def tilt_pair(problem: Tilts, k: int, j: int, p: int, key: int) -> int:
+    """Pair number p of ``moves.tilt``: propose, decide, and draw the loadings anew. Returns 1 if accepted."""
     rows, power = np.flatnonzero(problem.active[:, k]), problem.gram[j, j]
     excess = (problem.cross - problem.loadings @ problem.gram)[rows, j]
     slab = np.broadcast_to(problem.loading_precision, problem.loadings.shape)[rows, j]
@@ -215,8 +212,8 @@ def tilt_pair(problem: Tilts, p: int, key: int) -> int:
     def mode(centre: float) -> tuple[float, float]:
         found = centre, power
         for _ in range(TILT_ROUNDS):
-            on_part, off_part = parts(found[0])
-            found = normal(1 / (1 + np.exp(np.minimum(on_part - off_part, 700))))
+            x = odds + 0.5 * (a - wide) * (h - found[0] * g) ** 2
+            found = normal(np.where(kept, 0.0, 1 / (1 + (1 + np.clip(x, -TILT_FAR, TILT_FAR) / 256) ** 256)))
         return found
 
     everything = normal(np.zeros(len(rows)))
@@ -240,7 +237,7 @@ def tilt_pair(problem: Tilts, p: int, key: int) -> int:
     problem.loadings[rows, j] = np.where(used, drawn, 0.0)
     problem.usage[j] += used.sum() - problem.active[rows, j].sum()
     problem.active[rows, j] = used
-    step = np.eye(n_factors)
+    step = np.eye(len(problem.gram))
     step[j, k] = new - tilt
     for array in (problem.scores, problem.cross):
         array[:] = array @ step

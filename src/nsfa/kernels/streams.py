@@ -39,6 +39,7 @@ LEAST_SHARE = 3e-4
 FEATURES = 3
 TILT_WEIGHTS = (0.2, 0.3, 0.5)
 TILT_ROUNDS = 3
+TILT_FAR = 250.0
 TILT_BISECTIONS = 20
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.
 WIDTH = 0.2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import expit
 
 from nsfa.kernels import Floats, Ints, Tilts
 from nsfa.kernels.streams import fresh_key
@@ -12,8 +13,10 @@ from nsfa.moves.marginal import completed
 from nsfa.state import State
 from nsfa.stats import Stats
 
-# Random pairs tried at a time, per factor: relevant ones are few, and their modes last for thousands of sweeps.
+# Random pairs tried at a time, per factor: relevant ones are few, and their modes last for thousands of sweeps. This
+# share of the factors in them is chosen uniformly, the others by their probabilities.
 PAIRS = 4
+UNIFORM = 0.5
 
 
 def update_tilt_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
@@ -53,7 +56,21 @@ def _tilt(state: State, stats: Stats, anchor: Ints, logit: Floats, rng: np.rando
         logit=logit[0],
         anchor=anchor,
     )
-    stats.kernels.tilt(problem, PAIRS * state.n_factors, fresh_key(rng))
+    stats.kernels.tilt(problem, choose_pairs(problem.logit, rng), fresh_key(rng))
     state.scores[:], state.loadings[:], state.active[:] = scores, problem.loadings, problem.active
     if holes:
         stats.refresh(state)
+
+
+def choose_pairs(logit: Floats, rng: np.random.Generator) -> Ints:
+    """Pairs (P, 2) of different factors, in part uniform, in part by the factors' prior probabilities.
+
+    Broad factors are few and their rotations matter most. The probabilities are those drawn for the move, which it
+    leaves alone, so that a pair is as likely to be chosen before as after.
+    """
+    n_factors = len(logit)
+    weight = expit(logit)
+    weight = (1 - UNIFORM) * weight / weight.sum() + UNIFORM / n_factors
+    pairs = rng.choice(n_factors, (PAIRS * n_factors, 2), p=weight)
+    out: Ints = pairs[pairs[:, 0] != pairs[:, 1]]
+    return out
