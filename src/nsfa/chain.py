@@ -105,11 +105,11 @@ class Chain:
         births = BirthInfo(0, 0)
         self.number += 1
         before = self.marginal_moves if schedule.marginal_is_due(self.number) else ()
-        hot = self.number <= self.annealed
+        cap = self._cap() if self.number <= self.annealed else np.inf
         for move in (*before, *self.moves):
             info = move(self.state, self.stats, self.spec, self.rng)
-            if hot:
-                np.minimum(self.state.noise_precision, self._cap(), out=self.state.noise_precision)
+            if cap < np.inf:
+                np.minimum(self.state.noise_precision, cap, out=self.state.noise_precision)
             if isinstance(info, BirthInfo):
                 births = info
         return births
