@@ -33,3 +33,16 @@ def test_an_empty_model_is_a_draw():
     state, _, _ = case()
     state.drop(np.arange(state.n_factors))
     assert record(state, {}).loadings().shape == (9, 0)
+
+
+def test_a_draw_keeps_the_norm_and_some_entries_of_the_covariance(monkeypatch):
+    state, _, _ = case(n_features=30)
+    covariance = state.loadings @ state.loadings.T
+    scalars = record(state, {}).scalars
+    assert scalars["covariance_norm"] == pytest.approx(np.linalg.norm(covariance))
+    pairs = module.feature_pairs(30)
+    assert (pairs[:, 0] != pairs[:, 1]).all() and pairs.max() < 30
+    assert [scalars[name] for name in module.COVARIANCES] == pytest.approx(covariance[pairs[:, 0], pairs[:, 1]])
+    monkeypatch.setattr(module, "_MOST_FEATURES", 10)
+    every_third = np.linalg.norm(covariance[::3, ::3])
+    assert record(state, {}).scalars["covariance_norm"] == pytest.approx(every_third)

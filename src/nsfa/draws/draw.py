@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ SCALARS = ("concentration", "stickiness", "noise_rate", "loading_rate", "urn_con
 # Above so many active loadings a draw keeps them as 16-bit, and above so many as 8-bit, multiples of a step per factor.
 LARGE = 50_000
 HUGE = 120_000
+# Entries of the covariance G Gᵀ whose traces are kept, and from how many features at most its norm is taken.
+COVARIANCES = tuple(f"covariance_{i}" for i in range(1, 6))
+_MOST_FEATURES = 1000
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -
     every["n_factors"] = state.n_factors
     every["n_active"] = len(value)
     every["loading_power"] = float(np.vdot(state.loadings, state.loadings))
+    every.update(_covariance(state.loadings))
     precision = state.loading_precision
     return Draw(
         shape=(len(active), state.n_factors),
@@ -83,6 +88,25 @@ def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -
         scalars=every,
         scores=state.scores.astype(np.float32) if keep_scores else None,
     )
+
+
+def _covariance(loadings: Floats) -> dict[str, float]:
+    """The norm of G Gᵀ, over evenly spaced features where there are many, and some of its entries. Cost O(K²) each."""
+    some = loadings[:: -(-len(loadings) // _MOST_FEATURES)]
+    first, second = feature_pairs(len(loadings)).T
+    entries = np.einsum("pk,pk->p", loadings[first], loadings[second])
+    return {
+        "covariance_norm": float(np.linalg.norm(some.T @ some)),
+        **dict(zip(COVARIANCES, entries.tolist(), strict=True)),
+    }
+
+
+@lru_cache(maxsize=16)
+def feature_pairs(n_features: int) -> NDArray[np.int64]:
+    """The pairs (5, 2) of different features whose covariances are kept: a function of their number only."""
+    first = np.random.default_rng(0).integers(0, n_features, len(COVARIANCES))
+    step = np.random.default_rng(1).integers(1, n_features, len(COVARIANCES))
+    return np.stack([first, (first + step) % n_features], axis=1)
 
 
 def _compact(loadings: Floats, active: Bools) -> tuple[NDArray[Any], Floats | None]:

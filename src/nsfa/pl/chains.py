@@ -33,6 +33,7 @@ QUANTITIES = {
     "stickiness": "stickiness β",
     "log_evidence": "log p(Y | G, ψ)",
     "loading_power": "ΣG²",
+    "covariance_norm": "‖GGᵀ‖",
 }
 COUNTS = ("n_factors", "n_active")
 MOST_NAMED_CHAINS = 8

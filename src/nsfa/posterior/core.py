@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from nsfa.chain import Length
 from nsfa.data import Observed
 from nsfa.draws import Draw
+from nsfa.draws.draw import COVARIANCES
 from nsfa.kernels import Bools, Floats, Ints, get_kernels
 from nsfa.metrics import log_mean_density
 from nsfa.model.priors import LOG_2PI
@@ -33,6 +34,8 @@ LABEL_FREE = {
     "concentration": "concentration",
     "stickiness": "stickiness",
     "ΣG²": "loading_power",
+    "‖GGᵀ‖": "covariance_norm",
+    **{f"covariance {i}": name for i, name in enumerate(COVARIANCES, 1)},
 }
 
 
@@ -82,7 +85,8 @@ class Posterior:
 
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of quantities that do not depend on the factors' labels, and a verdict."""
-        traces = {label: self.trace(name) for label, name in LABEL_FREE.items()}
+        kept = self.chains[0][0].scalars
+        traces = {label: self.trace(name) for label, name in LABEL_FREE.items() if name in kept}
         return diagnose({k: v for k, v in traces.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]})
 
     def noise_variance(self) -> Floats:
