@@ -23,8 +23,9 @@ from nsfa.stats import Stats
 
 # What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
 _CARRIED = ("number", "seconds")
-# Sweeps per kept draw where the user does not say: one up to twice ``SMALL`` entries and from half of ``LARGE`` on.
-MOST_THIN, SMALL, LARGE = 8, 7_000, 400_000
+# Sweeps per kept draw where the user does not say: one up to twice ``SMALL`` entries and from half of ``LARGE`` on, at
+# most seven in between.
+SMALL, LARGE = 7_000, 400_000
 
 
 class Sweep(NamedTuple):
@@ -58,7 +59,7 @@ def default_thin(n_features: int, n_samples: int) -> int:
     long that the choice is left to the user.
     """
     entries = max(1, n_features * n_samples)
-    return max(1, min(MOST_THIN, entries // SMALL, LARGE // entries))
+    return max(1, min(entries // SMALL, LARGE // entries))
 
 
 def chain_generator(seed: int | None, chain: int) -> np.random.Generator:
@@ -85,8 +86,9 @@ class Chain:
         self.stats = Stats(data, kernels)
         self.moves = schedule.build(spec, data.shape[0])
         self.marginal_moves = schedule.build_marginal(spec, data)
-        # without those moves, factors that the noise hides would take long to come back
-        self.annealed = schedule.annealed_sweeps(tune) if self.marginal_moves else 0
+        # Without those moves, factors that the noise hides would take long to come back. Chains that start empty find
+        # strong factors first anyhow; they stay cold, so that not all chains come the same way.
+        self.annealed = schedule.annealed_sweeps(tune) if self.marginal_moves and (start or spec.n_components) else 0
         self.number = 0
         self.seconds = 0.0
         self.state = initial_state(data, spec, rng, start)
@@ -105,19 +107,22 @@ class Chain:
         births = BirthInfo(0, 0)
         self.number += 1
         before = self.marginal_moves if schedule.marginal_is_due(self.number) else ()
-        cap = self._cap() if self.number <= self.annealed else np.inf
+        self._raise_noise()
         for move in (*before, *self.moves):
             info = move(self.state, self.stats, self.spec, self.rng)
-            if cap < np.inf:
-                np.minimum(self.state.noise_precision, cap, out=self.state.noise_precision)
+            self._raise_noise()
             if isinstance(info, BirthInfo):
                 births = info
         return births
 
-    def _cap(self) -> float:
-        """What no noise precision may exceed in this sweep of the warm-up."""
-        variance = float(self.stats.power.sum() / self.stats.count.sum())
-        return schedule.precision_cap(self.number, self.annealed) / max(variance, np.finfo(float).tiny)
+    def _raise_noise(self) -> None:
+        """Early in the warm-up, cut noise precisions to what is allowed in this sweep, relative to the variances."""
+        if self.number > self.annealed:
+            return
+        power, count = self.stats.power, self.stats.count
+        variance = power.sum() / count.sum() if self.spec.noise == "isotropic" else power / count
+        cap = schedule.precision_cap(self.number, self.annealed) / np.maximum(variance, np.finfo(float).tiny)
+        np.minimum(self.state.noise_precision, cap, out=self.state.noise_precision)
 
     def log_density(self) -> tuple[float, float]:
         """Log likelihood and log prior density of the current state."""

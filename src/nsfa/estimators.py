@@ -229,7 +229,7 @@ class NSFA(_FactorModel):
     Parameters
     ----------
     chains, tune, draws, thin
-        Chains, warm-up sweeps, kept draws per chain, and sweeps per kept draw (None: 1 to 8, by the table's size).
+        Chains, warm-up sweeps, kept draws per chain, and sweeps per kept draw (None: 1 to 7, by the table's size).
     random_state, n_jobs
         Seed, and how many chains run at once (None: one per core). The seed alone decides the draws.
     concentration, stickiness

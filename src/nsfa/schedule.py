@@ -33,7 +33,7 @@ Move = Callable[[State, Stats, ModelSpec, np.random.Generator], Any]
 # samples per second on two cores than the collapsed sweep, which mixes better but is sequential (docs/performance.md).
 PARALLEL_FROM = 3000
 # Sweeps with the scores integrated out find the plateau; after that their cost is paid back by every fifth alone.
-MARGINAL_EARLY = 300
+MARGINAL_EARLY = 200
 MARGINAL_PERIOD = 5
 # Warm-up begins with noise that falls from far above the data's variance: broad factors find their places before weak
 # ones settle around them. At most so many sweeps, and at most this share of the warm-up.

@@ -17,7 +17,7 @@ from nsfa.cli.options import ReportOptions, RunOptions, VerdictOptions
 from nsfa.cli.output import DRAWS, GENE_SETS, REPORT, TABLE, claim, files, write_csv, write_text
 from nsfa.cli.progress import duration, not_compiled, watch
 from nsfa.cli.results import summary, write_results, write_samples
-from nsfa.cli.settings import Sections, read_config, section, write_config
+from nsfa.cli.settings import Sections, change_config, read_config, section, write_config
 from nsfa.cli.words import note, say, say_json, tell_progress
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
 
         def sampler(monitor: Monitor) -> Posterior:
             posterior: Posterior = plan.estimator.fit(plan.table.X, store=out / DRAWS, monitor=monitor).posterior_
+            if plan.estimator.thin is None:
+                change_config(out, {"sampling": {"thin": posterior.length.thin}})
             return posterior
 
         return complete(out, sampler, plan.estimator.chains, plan.wanted, run)

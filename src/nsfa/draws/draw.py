@@ -67,7 +67,7 @@ class Draw:
 
 
 def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -> Draw:
-    """Copy the current state into a ``Draw``. Cost O(D K)."""
+    """Copy the current state into a ``Draw``. Cost O(D K + min(D, 1000) K²)."""
     active = np.ascontiguousarray(state.active)
     value, step = _compact(state.loadings, active)
     every = dict(scalars)
@@ -91,7 +91,7 @@ def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -
 
 
 def _covariance(loadings: Floats) -> dict[str, float]:
-    """The norm of G Gᵀ, over evenly spaced features where there are many, and some of its entries. Cost O(K²) each."""
+    """The norm of G Gᵀ, over evenly spaced features where there are many, and some of its entries. Cost O(D K²)."""
     some = loadings[:: -(-len(loadings) // _MOST_FEATURES)]
     first, second = feature_pairs(len(loadings)).T
     entries = np.einsum("pk,pk->p", loadings[first], loadings[second])

@@ -67,8 +67,9 @@ def prostate(frame: Any, quick: bool) -> str:
     """What the file lacks, and which methods were left out."""
     return (
         "The public file has 108 of the paper's 171 samples (the 63 of normal tissue next to a tumour are missing) and "
-        "12558 probes, and scores cannot be compared digit for digit. Each model ran for 300 sweeps, every third of "
-        "the last 120 is scored; NSFA starts with few factors, has to find the others, and is still growing then. "
+        "12558 probes, and scores cannot be compared digit for digit. Each model ran for 300 sweeps (FOK and BFRM, "
+        "on two splits, for 100), every third of the last 120 is scored; NSFA starts with few factors, has to find the "
+        "others, and is still growing then. "
         f"scikit-learn's SparsePCA was left out: it takes many minutes per fit on so many features. {_methods()}"
     )
 

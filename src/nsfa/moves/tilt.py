@@ -69,7 +69,8 @@ def choose_pairs(logit: Floats, rng: np.random.Generator) -> Ints:
     leaves alone, so that a pair is as likely to be chosen before as after.
     """
     n_factors = len(logit)
-    weight = expit(logit)
+    # never all zero: with K fixed every factor may be empty
+    weight = expit(logit) + np.finfo(float).tiny
     weight = (1 - UNIFORM) * weight / weight.sum() + UNIFORM / n_factors
     pairs = rng.choice(n_factors, (PAIRS * n_factors, 2), p=weight)
     out: Ints = pairs[pairs[:, 0] != pairs[:, 1]]

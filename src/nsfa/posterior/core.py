@@ -85,8 +85,9 @@ class Posterior:
 
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of quantities that do not depend on the factors' labels, and a verdict."""
-        kept = self.chains[0][0].scalars
-        traces = {label: self.trace(name) for label, name in LABEL_FREE.items() if name in kept}
+        # draws of earlier versions lack some
+        kept = [label for label, name in LABEL_FREE.items() if all(name in chain[0].scalars for chain in self.chains)]
+        traces = {label: self.trace(LABEL_FREE[label]) for label in kept}
         return diagnose({k: v for k, v in traces.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]})
 
     def noise_variance(self) -> Floats:

@@ -16,7 +16,12 @@ from nsfa.posterior.consensus import Consensus, evenly
 from nsfa.report import loadings, pack, samples, words
 
 SCRIPTS = ("data.js", "figures.js", "heatmap.js", "table.js", "genes.js", "scores.js", "start.js")
-TRACES = {"log_evidence": "log p(Y | G, ψ)", "n_factors": "factors K", "n_active": "active loadings"}
+TRACES = {
+    "log_evidence": "log p(Y | G, ψ)",
+    "n_factors": "factors K",
+    "n_active": "active loadings",
+    "covariance_norm": "covariance ‖GGᵀ‖",
+}
 MOST_TRACE_POINTS = 1000
 # enriched sets in the page: the best of each factor
 MOST_SETS = 25
@@ -122,6 +127,8 @@ def _traces(posterior: Posterior) -> list[dict[str, Any]]:
     """Traces of the quantities that vary, thinned to what a screen can show."""
     out = []
     for name, label in TRACES.items():
+        if not all(name in chain[0].scalars for chain in posterior.chains):
+            continue  # draws of an earlier version
         trace = posterior.trace(name)
         some = evenly(trace.shape[1], MOST_TRACE_POINTS)
         if np.ptp(trace) > 0:
