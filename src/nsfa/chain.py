@@ -86,6 +86,7 @@ class Chain:
         self.stats = Stats(data, kernels)
         self.moves = schedule.build(spec, data.shape[0])
         self.marginal_moves = schedule.build_marginal(spec, data)
+        self.moves_between = schedule.without_rare(self.moves) if self.marginal_moves else self.moves
         # Without those moves, factors that the noise hides would take long to come back. Chains that start empty find
         # strong factors first anyhow; they stay cold, so that not all chains come the same way.
         self.annealed = schedule.annealed_sweeps(tune) if self.marginal_moves and (start or spec.n_components) else 0
@@ -106,9 +107,9 @@ class Chain:
         """Apply every move once; returns what the births did."""
         births = BirthInfo(0, 0)
         self.number += 1
-        before = self.marginal_moves if schedule.marginal_is_due(self.number) else ()
+        due = schedule.marginal_is_due(self.number)
         self._raise_noise()
-        for move in (*before, *self.moves):
+        for move in (*self.marginal_moves, *self.moves) if due else self.moves_between:
             info = move(self.state, self.stats, self.spec, self.rng)
             self._raise_noise()
             if isinstance(info, BirthInfo):

@@ -91,6 +91,11 @@ def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
     return marginal.update_marginal, scores.update_scores, refresh, tilts
 
 
+def without_rare(moves: tuple[Move, ...]) -> tuple[Move, ...]:
+    """The moves of sweeps that no marginal moves precede: shears mix so well that they need not be in all of them."""
+    return tuple(move for move in moves if move is not shear.update_shear)
+
+
 def marginal_is_due(sweep: int) -> bool:
     """Whether sweep number ``sweep`` (from 1) is preceded by the marginal moves: all early ones, then every fifth."""
     return sweep <= MARGINAL_EARLY or sweep % MARGINAL_PERIOD == 0

@@ -80,7 +80,7 @@ def score_by_size(frame: Any, families: list[str]) -> Any:
     ticks = sorted({frames.size_of(n) for f in families for n in frames.sized(frame, "lppd", f)})
     ax.set_xticks(ticks, [str(t) for t in ticks])
     ax.minorticks_off()
-    ax.legend(fontsize=8)
+    ax.legend(fontsize=8, loc="lower right")
     ax.grid(alpha=0.25)
     return figure
 

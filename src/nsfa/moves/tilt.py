@@ -15,7 +15,7 @@ from nsfa.stats import Stats
 
 # Random pairs tried at a time, per factor: relevant ones are few, and their modes last for thousands of sweeps. This
 # share of the factors in them is chosen uniformly, the others by their probabilities.
-PAIRS = 4
+PAIRS = 2
 UNIFORM = 0.5
 
 
