@@ -229,7 +229,11 @@ def test_pairs_can_be_chosen_when_every_factor_is_empty(rng):
 
 
 @pytest.mark.parametrize(
-    ("shape", "thin"), [((100, 100), 1), ((226, 251), 7), ((12558, 108), 1), ((150, 150), 3), ((2000, 100), 2)]
+    ("shape", "thin", "with_holes"),
+    [((100, 100), 1, 1), ((251, 226), 7, 3), ((108, 12558), 1, 1), ((150, 150), 3, 1), ((100, 2000), 2, 1)],
 )
-def test_sweeps_per_draw_by_the_size_of_the_table(shape, thin):
-    assert default_thin(*shape) == thin
+def test_sweeps_per_draw_by_the_size_of_the_table(shape, thin, with_holes, rng):
+    X = rng.normal(size=shape)
+    assert default_thin(observe(X)) == thin
+    X[0, 0] = np.nan
+    assert default_thin(observe(X)) == with_holes

@@ -57,7 +57,7 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         spec, data = self._spec(), observe(X, self.scale)
         validate_data(self, X, reset=True, skip_check_array=True)
-        length = Length(self.tune, self.draws, default_thin(*data.shape) if self.thin is None else self.thin)
+        length = Length(self.tune, self.draws, default_thin(data) if self.thin is None else self.thin)
         for name, least in (("tune", 0), ("draws", 1), ("thin", 1)):
             check_count(name, getattr(length, name), least)
         seed = resolve_seed(self.random_state)
