@@ -8,7 +8,7 @@ import pytest
 
 import geweke
 
-SWEEPS = 8_000
+SWEEPS = 7_000
 BOUND = 4.0
 
 ALONE = ("update_buffet_collapsed", "update_noise_diagonal", "update_births")

@@ -36,9 +36,9 @@ PARALLEL_FROM = 3000
 MARGINAL_EARLY = 200
 MARGINAL_PERIOD = 5
 # Warm-up begins with noise that falls from far above the data's variance: broad factors find their places before weak
-# ones settle around them. At most so many sweeps, and at most this share of the warm-up.
+# ones settle around them. At most so many sweeps, a fifth of the warm-up, and none of a short one.
 ANNEALED = 100
-ANNEALED_SHARE = 5
+SHORT_TUNE = 100
 LEAST_PRECISION, MOST_PRECISION = 0.2, 100.0
 
 
@@ -103,7 +103,7 @@ def marginal_is_due(sweep: int) -> bool:
 
 def annealed_sweeps(tune: int) -> int:
     """How many of ``tune`` warm-up sweeps have a cap on the noise precisions."""
-    return min(ANNEALED, tune // ANNEALED_SHARE)
+    return min(ANNEALED, tune // 5) if tune >= SHORT_TUNE else 0
 
 
 def precision_cap(sweep: int, annealed: int) -> float:

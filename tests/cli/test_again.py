@@ -3,6 +3,7 @@
 import shutil
 import tomllib
 
+import pandas as pd
 import pytest
 
 from command import read_json, run
@@ -88,7 +89,8 @@ def test_labels_and_gene_sets_that_came_later(copy, tmp_path):
     names = [f"sample{n}" for n in range(15)]
     text = "".join(f"{name},{'late' if i % 3 else 'early'}\n" for i, name in enumerate(names))
     (tmp_path / "labels.csv").write_text("sample,stage\n" + text)
-    (tmp_path / "new.gmt").write_text("newcomers\t\tgene0\tgene1\tgene3\n")
+    listed = pd.read_csv(copy / "genes.csv").gene
+    (tmp_path / "new.gmt").write_text("\t".join(["newcomers", "", "gene0", "gene1", *listed]) + "\n")
     run("report", copy, "--annotations", tmp_path / "labels.csv", "--gene-sets", tmp_path / "new.gmt")
     html = (copy / "report.html").read_text(encoding="utf-8")
     assert "stage" in html and "newcomers" in html
