@@ -34,8 +34,9 @@ NOISE_WIDTH = 0.5
 # Below this share of a feature's variance as noise the rank-one corrections of such sweeps lose their digits, as the
 # cube of it: they leave such features alone and do not go there.
 LEAST_SHARE = 3e-4
-# Tilts: columns 0 to 2 of a pair's row choose and decide, later ones belong to features. The proposal is a mixture of
-# normals near three modes, with these weights; so many rounds of reweighting find the modes.
+# Tilts: columns 1 and 2 of a pair's row propose and decide, those from ``FEATURES`` on belong to features. The proposal
+# is a mixture of normals near three modes, with these weights; so many rounds of reweighting, with exponents within
+# ±``TILT_FAR``, find the modes.
 FEATURES = 3
 TILT_WEIGHTS = (0.2, 0.3, 0.5)
 TILT_ROUNDS = 3
