@@ -51,6 +51,7 @@ def statistics(state, spec) -> dict[str, float]:
         "K2": k**2,
         "active": state.active.sum(),
         "singletons": (state.usage == 1).sum(),
+        "doublets": (state.usage == 2).sum(),
         "usage2": (state.usage**2).sum(),
         "log loadings": np.log1p((state.loadings**2).sum()),
         "log scores": np.log1p((state.scores**2).sum()),

@@ -10,7 +10,7 @@ from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.model import Priors, preset
 from nsfa.model.joint import log_joint
-from nsfa.model.start import initial_state, starting_factors, towards_data
+from nsfa.model.start import initial_state, simple_structure, starting_factors, towards_data
 from nsfa.moves import loadings
 from nsfa.moves.tilt import choose_pairs
 
@@ -169,7 +169,7 @@ def test_chains_start_apart_unless_the_schedule_is_the_papers():
     assert starting_factors(preset("nsfa", moves="plain"), (100, 80), 2) == 0
     assert starting_factors(preset("sfa", n_components=3), (100, 80), 2) == 0
     assert starting_factors(preset("nsfa"), (1_000, 1_000), 2) == 100
-    assert starting_factors(preset("nsfa"), (20_000, 1_000_000), 2) == 5
+    assert starting_factors(preset("nsfa"), (20_000, 1_000_000), 2) == 25
     assert starting_factors(preset("nsfa"), (2, 2), 3) == 1
 
 
@@ -182,6 +182,26 @@ def test_starting_scores_span_where_the_samples_differ(sparse, rng):
     centred = X - X.mean(axis=0)
     left = np.linalg.svd(centred / centred.std(axis=0))[0][:, :3]
     np.testing.assert_allclose(np.linalg.svd(left.T @ scores)[1], np.sqrt(40), rtol=1e-3)
+
+
+def test_long_tables_start_with_simple_structure(rng):
+    """Three groups of features with a factor each: the start finds them, though its scores were rotated at random."""
+    group = np.repeat(np.arange(3), 1100)
+    X = rng.normal(size=(60, 3))[:, group] + 0.5 * rng.normal(size=(60, 3300))
+    chain = Chain(observe(X), preset("nsfa"), get_kernels(), chain_generator(0, 0), 3)
+    chain.state.check_invariants()
+    share = np.array([[chain.state.active[group == g, k].mean() for k in range(3)] for g in range(3)])
+    assert sorted(share.argmax(axis=0)) == [0, 1, 2]
+    assert (share.max(axis=0) > 0.99).all() and np.sort(share, axis=0)[1].max() < 0.3
+    np.testing.assert_allclose(chain.stats.cross, chain.data.values @ chain.state.scores)
+    chain.sweep()
+    chain.state.check_invariants()
+
+
+def test_a_simple_start_leaves_no_factor_empty(rng):
+    rotation, kept = simple_structure(1e-3 * rng.normal(size=(50, 4)), np.ones(50), 20)
+    np.testing.assert_allclose(rotation.T @ rotation, np.eye(4), atol=1e-10)
+    assert (kept.sum(axis=0) >= 1).all()
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.05])
@@ -245,3 +265,27 @@ def test_sweeps_per_draw_by_the_size_of_the_table(shape, thin, with_holes, rng):
     assert default_thin(observe(X)) == thin
     X[0, 0] = np.nan
     assert default_thin(observe(X)) == with_holes
+
+
+@pytest.mark.parametrize(
+    ("shape", "tune"), [((100, 100), 500), ((500, 600), 500), ((108, 12558), 110), ((800, 2000), 100)]
+)
+def test_warm_up_by_the_size_of_the_table(shape, tune):
+    data = observe(np.random.default_rng(0).normal(size=shape))
+    assert Length.of(data, None, 10, 2) == Length(tune, 10, 2)
+    assert Length.of(data, 7, 10, None).tune == 7
+
+
+def test_which_moves_a_sweep_has():
+    data = observe(np.random.default_rng(0).normal(size=(20, 10)))
+    for spec in (preset("nsfa"), preset("sfa", n_components=2), preset("nsfa", noise="isotropic")):
+        marginal, moves = schedule.build_marginal(spec, data), schedule.build(spec, 10)
+        every = {m.__name__ for m in marginal + moves}
+        assert {m.__name__ for m in schedule.of_sweep(5, marginal, moves)} == every
+        assert {m.__name__ for m in schedule.of_sweep(300, marginal, moves)} == every
+        assert {m.__name__ for m in schedule.of_sweep(4, marginal, moves)} == every - {"update_doublet"}
+        between = {m.__name__ for m in moves} - {"update_shear"}
+        assert {m.__name__ for m in schedule.of_sweep(301, marginal, moves)} == between
+        assert ("update_doublet" in every) == (spec == preset("nsfa"))
+    plain = schedule.build(preset("nsfa", moves="plain"), 10)
+    assert schedule.of_sweep(301, (), plain) == plain

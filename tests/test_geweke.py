@@ -12,6 +12,7 @@ SWEEPS = 5_000
 BOUND = 4.0
 
 ALONE = ("update_buffet_collapsed", "update_noise_diagonal", "update_births")
+DOUBLET = ("update_marginal", "update_tilt_buffet", "update_split", *ALONE)
 
 RUNS = {
     "nsfa collapsed": ("nsfa", {"sweep": "collapsed", "noise": "shared"}),
@@ -24,6 +25,9 @@ RUNS = {
     # splits of the noise alone make and remove factors
     "nsfa split": ("nsfa", {"without": ("update_births",)}),
     "nsfa split, shared slab": ("nsfa", {"precision": "shared", "noise": "shared", "without": ("update_births",)}),
+    # factors of two features alone come and go
+    "nsfa doublet": ("nsfa", {"noise": "shared", "without": DOUBLET}),
+    "nsfa doublet, shared slab": ("nsfa", {"precision": "shared", "stickiness": "infer", "without": DOUBLET}),
     # tilts alone change the pattern of factors that several features use
     "nsfa tilt": ("nsfa", {"without": ("update_marginal", *ALONE)}),
     "sfa tilt": ("sfa", {"without": ("update_marginal", "update_finite_collapsed", "update_noise_diagonal")}),

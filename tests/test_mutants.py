@@ -11,8 +11,8 @@ from nsfa.data import _no_holes
 from nsfa.kernels import sample_kernels
 from nsfa.kernels.numba_cpu import NumbaKernels
 from nsfa.model import priors
-from nsfa.moves import births, concentration, loadings, marginal, noise, precisions, scale, split, tilt, urn
-from test_geweke import ALONE, BOUND
+from nsfa.moves import births, concentration, doublet, loadings, marginal, noise, precisions, scale, split, tilt, urn
+from test_geweke import ALONE, BOUND, DOUBLET
 
 SWEEPS = 5_000
 
@@ -167,6 +167,23 @@ def split_with_the_noise_density_of_precisions(patch):
     )
 
 
+def doublet_with_the_rate_of_ordered_pairs(patch):
+    right = doublet.log_pair_rate
+    patch.setattr(doublet, "log_pair_rate", lambda state, n: right(state, n) + math.log(2))
+
+
+def doublet_with_the_noise_density_of_precisions(patch):
+    right = doublet.Doublets
+    patch.setattr(
+        doublet, "Doublets", lambda **k: right(**{**k, "noise_prior": (k["noise_prior"][0] - 2, k["noise_prior"][1])})
+    )
+
+
+def doublet_with_the_slab_rate_read_as_scale(patch):
+    right = doublet.Doublets
+    patch.setattr(doublet, "Doublets", lambda **k: right(**{**k, "slab": (k["slab"][0], 1 / k["slab"][1])}))
+
+
 def tilt_with_twice_the_slab_precision(patch):
     right = tilt.Tilts
     patch.setattr(tilt, "Tilts", lambda **k: right(**{**k, "loading_precision": 2 * k["loading_precision"]}))
@@ -180,6 +197,7 @@ def tilt_with_odds_of_all_features(patch):
 NSFA = ("nsfa", {"sweep": "collapsed", "noise": "shared"})
 MARGINAL = ("nsfa", {"noise": "shared", "without": ALONE})
 SPLIT = ("nsfa", {"without": ("update_births",)})
+DOUBLETS = ("nsfa", {"noise": "shared", "without": DOUBLET})
 TILT = ("nsfa", {"without": ("update_marginal", *ALONE)})
 MUTANTS = [
     (half_forgotten_in_noise, *NSFA),
@@ -203,6 +221,9 @@ MUTANTS = [
     (missing_entries_imputed_without_noise, *MARGINAL),
     (split_with_the_rate_of_all_features, *SPLIT),
     (split_with_the_noise_density_of_precisions, *SPLIT),
+    (doublet_with_the_rate_of_ordered_pairs, *DOUBLETS),
+    (doublet_with_the_noise_density_of_precisions, *DOUBLETS),
+    (doublet_with_the_slab_rate_read_as_scale, *DOUBLETS),
     (tilt_with_twice_the_slab_precision, *TILT),
     (tilt_with_odds_of_all_features, *TILT),
     (indicator_forgotten_in_sparsity, "bfrm", {}),

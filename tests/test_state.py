@@ -36,6 +36,19 @@ def test_replacing_singletons_keeps_every_other_factor(precision, n_dead, n_new,
     state.check_invariants()
 
 
+@pytest.mark.parametrize("precision", ["shared", "factor"])
+def test_added_factors_come_last(precision, rng):
+    state, _, _ = case(precision=precision, n_features=30, seed=3)
+    before, n_samples = state.loadings.copy(), len(state.scores)
+    feature, values, scores = np.array([[3, 7], [9, 0]]), rng.normal(size=(2, 2)), rng.normal(size=(2, n_samples))
+    state.add(feature, values, scores, None if precision == "shared" else np.array([2.0, 3.0]))
+    state.check_invariants()
+    np.testing.assert_array_equal(state.loadings[:, :-2], before)
+    assert list(state.usage[-2:]) == [2, 2] and state.loadings[9, -1] == values[1, 0]
+    np.testing.assert_array_equal(state.scores[:, -2:].T, scores)
+    assert precision == "shared" or list(state.loading_precision[-2:]) == [2.0, 3.0]
+
+
 def test_dropping_keeps_scores_with_their_factor(rng):
     state, _, _ = case(n_features=30, seed=3)
     pairs = {tuple(g): tuple(x) for g, x in zip(state.loadings.T, state.scores.T, strict=True)}

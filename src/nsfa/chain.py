@@ -16,7 +16,7 @@ from nsfa.kernels import Kernels
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.joint import log_likelihood, log_prior
 from nsfa.model.spec import ModelSpec
-from nsfa.model.start import initial_state, towards_data
+from nsfa.model.start import initial_state, simple_structure, towards_data
 from nsfa.moves.births import BirthInfo
 from nsfa.state import State
 from nsfa.stats import Stats
@@ -26,6 +26,9 @@ _CARRIED = ("number", "seconds")
 # Sweeps per kept draw where the user does not say: one up to twice ``SMALL`` entries and from half of ``LARGE`` on, at
 # most seven in between.
 SMALL, LARGE = 7_000, 400_000
+# Warm-up where the user does not say: ``TUNE`` sweeps; in tables with more than ``WORK`` / ``TUNE`` entries as many as
+# go through ``WORK`` entries, but at least ``LEAST_TUNE``.
+TUNE, LEAST_TUNE, WORK = 500, 100, 150_000_000
 
 
 class Sweep(NamedTuple):
@@ -46,10 +49,20 @@ class Length:
     draws: int = 500
     thin: int = 1
 
+    @classmethod
+    def of(cls, data: Observed, tune: int | None, draws: int, thin: int | None) -> Length:
+        """The length for a table, ``None`` standing for what its size suggests."""
+        return cls(default_tune(data) if tune is None else tune, draws, default_thin(data) if thin is None else thin)
+
     @property
     def sweeps(self) -> int:
         """Sweeps in all."""
         return self.tune + self.draws * self.thin
+
+
+def default_tune(data: Observed) -> int:
+    """Warm-up sweeps by the table's size: in very large ones what takes less than a minute on two cores."""
+    return int(min(TUNE, max(LEAST_TUNE, WORK // max(1, data.shape[0] * data.shape[1]))))
 
 
 def default_thin(data: Observed) -> int:
@@ -86,7 +99,6 @@ class Chain:
         self.stats = Stats(data, kernels)
         self.moves = schedule.build(spec, data.shape[0])
         self.marginal_moves = schedule.build_marginal(spec, data)
-        self.moves_between = schedule.without_rare(self.moves) if self.marginal_moves else self.moves
         # Without those moves, factors that the noise hides would take long to come back. Chains that start empty find
         # strong factors first anyhow; they stay cold, so that not all chains come the same way.
         self.annealed = schedule.annealed_sweeps(tune) if self.marginal_moves and (start or spec.n_components) else 0
@@ -97,19 +109,34 @@ class Chain:
             self.state.scores[:] = towards_data(self.state.scores, data, kernels, rng)
         self.stats.refresh(self.state)
         if start:
-            # the scores are orthogonal: a regression on them is a product, and its errors are independent
-            error = rng.standard_normal(self.state.loadings.shape) / np.sqrt(data.shape[1] + 1.0)
-            self.state.loadings[:] = self.stats.cross / (data.shape[1] + 1.0) + error
+            self._regress()
         elif self.state.n_factors:
             self.stats.kernels.draw_dense(self.state.loadings, self.stats.rows(self.state), fresh_key(rng))
+
+    def _regress(self) -> None:
+        """Loadings that fit the starting scores; without marginal moves, which would shed them, only the clear ones."""
+        state, n_samples = self.state, self.data.shape[1]
+        # the scores are orthogonal: a regression on them is a product, and its errors are independent
+        error = self.rng.standard_normal(state.loadings.shape) / np.sqrt(n_samples + 1.0)
+        fit = self.stats.cross / (n_samples + 1.0)
+        state.loadings[:] = fit + error
+        if not self.marginal_moves:
+            variance = self.stats.power / self.stats.count
+            residual = np.maximum(variance - (fit * fit).sum(axis=1), 0.1 * variance)
+            rotation, kept = simple_structure(fit, residual, n_samples)
+            state.active[:] = kept
+            state.usage[:] = kept.sum(axis=0)
+            state.scores[:] = state.scores @ rotation
+            state.loadings[:] = np.where(kept, state.loadings @ rotation, 0.0)
+            state.noise_precision[:] = 1.0 / residual
+            self.stats.refresh(state)
 
     def sweep(self) -> BirthInfo:
         """Apply every move once; returns what the births did."""
         births = BirthInfo(0, 0)
         self.number += 1
-        due = schedule.marginal_is_due(self.number)
         self._raise_noise()
-        for move in (*self.marginal_moves, *self.moves) if due else self.moves_between:
+        for move in schedule.of_sweep(self.number, self.marginal_moves, self.moves):
             info = move(self.state, self.stats, self.spec, self.rng)
             self._raise_noise()
             if isinstance(info, BirthInfo):

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from nsfa.chain import Length, default_thin
+from nsfa.chain import Length
 from nsfa.data import observe
 from nsfa.draws.store import Settings
 from nsfa.kernels import Floats, Ints
@@ -57,7 +57,7 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         spec, data = self._spec(), observe(X, self.scale)
         validate_data(self, X, reset=True, skip_check_array=True)
-        length = Length(self.tune, self.draws, default_thin(data) if self.thin is None else self.thin)
+        length = Length.of(data, self.tune, self.draws, self.thin)
         for name, least in (("tune", 0), ("draws", 1), ("thin", 1)):
             check_count(name, getattr(length, name), least)
         seed = resolve_seed(self.random_state)
@@ -229,7 +229,8 @@ class NSFA(_FactorModel):
     Parameters
     ----------
     chains, tune, draws, thin
-        Chains, warm-up sweeps, kept draws per chain, and sweeps per kept draw (None: 1 to 7, by the table's size).
+        Chains, warm-up sweeps (None: 500, fewer in tables of more than 300,000 entries), kept draws per chain, and
+        sweeps per kept draw (None: 1 to 7, by the table's size).
     random_state, n_jobs
         Seed, and how many chains run at once (None: one per core). The seed alone decides the draws.
     concentration, stickiness
@@ -247,10 +248,10 @@ class NSFA(_FactorModel):
     _model = "nsfa"
 
     def __init__(
-        self, *, chains: int = 4, tune: int = 500, draws: int = 500, thin: int | None = None, random_state: Any = None,
-        n_jobs: int | None = None, concentration: float | str = "infer", stickiness: float | str = 1.0,
-        noise: str = "diagonal", scale: str | None = "feature", prior: Any = "default", spike: float = 0.1,
-        birth_scale: float = 1.0, sweep: str = "auto",
+        self, *, chains: int = 4, tune: int | None = None, draws: int = 500, thin: int | None = None,
+        random_state: Any = None, n_jobs: int | None = None, concentration: float | str = "infer",
+        stickiness: float | str = 1.0, noise: str = "diagonal", scale: str | None = "feature", prior: Any = "default",
+        spike: float = 0.1, birth_scale: float = 1.0, sweep: str = "auto",
     ) -> None:  # fmt: skip
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.random_state, self.n_jobs = random_state, n_jobs
@@ -265,7 +266,7 @@ class SFA(_FactorModel):
     _model = "sfa"
 
     def __init__(
-        self, n_components: int | None = None, *, chains: int = 4, tune: int = 500, draws: int = 500,
+        self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, random_state: Any = None, n_jobs: int | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
         scale: str | None = "feature", prior: Any = "default", sweep: str = "auto",
@@ -281,7 +282,7 @@ class _PlainModel(_FactorModel):
     """Fixed-K models without a buffet."""
 
     def __init__(
-        self, n_components: int | None = None, *, chains: int = 4, tune: int = 500, draws: int = 500,
+        self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, random_state: Any = None, n_jobs: int | None = None, noise: str = "diagonal",
         scale: str | None = "feature", prior: Any = "default",
     ) -> None:  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,7 +29,7 @@ from nsfa.model.start import starting_factors
 
 _REPORT_EVERY = 0.1
 # Seconds of sampling from which starting worker processes (imports, compiled code from the cache) is worth it.
-_WORTH_PROCESSES = 10.0
+_WORTH_PROCESSES = 2.5
 # Entries of a table from which workers are not kept for the next fit.
 _LARGE = 500_000
 
@@ -207,24 +208,52 @@ def _run_in_threads(job: _Job, chains: int, at_once: int, monitor: Monitor) -> l
 
 
 def _run_in_processes(job: _Job, chains: int, at_once: int, monitor: Monitor) -> list[ChainResult]:
+    """One chain at a time here, the others in worker processes, which join in once they are up."""
     # the pool that joblib.Parallel itself reuses: a plain loky one in its place would break the user's next Parallel
     from joblib.executor import get_memmapping_executor
 
-    with tempfile.TemporaryDirectory(prefix="nsfa-") as folder:
+    with tempfile.TemporaryDirectory(prefix="nsfa-") as folder, ThreadPoolExecutor(at_once) as waiting:
         board = Board(Path(folder) / "board", chains)
-        pool = get_memmapping_executor(at_once, max_nbytes=None)
-        futures = [pool.submit(_run_elsewhere, job, chain, board) for chain in range(chains)]
+        pool = get_memmapping_executor(max(1, at_once - 1), max_nbytes=None)
+        places: SimpleQueue[Callable[[int], ChainResult]] = SimpleQueue()
+
+        def here(chain: int) -> ChainResult:
+            return _run_one(job, chain, board, board.write)
+
+        def elsewhere(chain: int) -> ChainResult:
+            result: ChainResult = pool.submit(_run_elsewhere, job, chain, board).result()
+            return result
+
+        def anywhere(chain: int) -> ChainResult:
+            place = places.get()
+            try:
+                return ChainResult(chain, [], finished=False) if board.is_set() else place(chain)
+            finally:
+                places.put(place)
+
+        def join(awake: Future[None]) -> None:
+            # a worker that cannot start is not missed
+            if not awake.cancelled() and awake.exception() is None:
+                places.put(elsewhere)
 
         def forward() -> None:
             for report in board.read():
                 monitor(report)
 
+        places.put(here)
+        for _ in range(at_once - 1):
+            pool.submit(_wake, job.backend).add_done_callback(join)
         try:
-            return _gather(futures, board.stop, forward)
+            return _gather([waiting.submit(anywhere, chain) for chain in range(chains)], board.stop, forward)
         finally:
             if job.data.values.size > _LARGE:
                 # workers that have seen a large table do not give its memory back while they wait
                 pool.shutdown()
+
+
+def _wake(backend: str) -> None:
+    """What a worker process does first: load the code."""
+    get_kernels(backend, 1)
 
 
 def _run_elsewhere(job: _Job, chain: int, board: Board) -> ChainResult:

@@ -13,6 +13,7 @@ from nsfa.moves import (
     births,
     concentration,
     dense,
+    doublet,
     loadings,
     marginal,
     noise,
@@ -79,7 +80,7 @@ def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
 
 
 def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
-    """Moves before some sweeps, see ``marginal_is_due``: rows with the scores integrated out, the scores, then tilts.
+    """Moves before some sweeps: rows with the scores integrated out, the scores, tilts, and factors of two features.
 
     None for dense patterns, which mix well, for two-level ones and clustered scores, whose conditionals differ, and for
     tables that are sparse or so long that going through their rows one by one would cost more than it gives.
@@ -87,18 +88,23 @@ def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
     fits = spec.pattern in ("ibp", "finite") and spec.scores == "gaussian"
     if spec.moves == "plain" or not fits or data.offset is not None or data.shape[0] >= PARALLEL_FROM:
         return ()
-    tilts = tilt.update_tilt_buffet if spec.pattern == "ibp" else tilt.update_tilt_finite
-    return marginal.update_marginal, scores.update_scores, refresh, tilts
+    before = marginal.update_marginal, scores.update_scores, refresh
+    if spec.pattern == "finite":
+        return *before, tilt.update_tilt_finite
+    own_noise = spec.noise != "isotropic" and spec.precision != "element"
+    return *before, tilt.update_tilt_buffet, *([doublet.update_doublet] if own_noise else [])
 
 
-def without_rare(moves: tuple[Move, ...]) -> tuple[Move, ...]:
-    """The moves of sweeps that no marginal moves precede: shears mix so well that they need not be in all of them."""
+def of_sweep(number: int, marginal: tuple[Move, ...], moves: tuple[Move, ...]) -> tuple[Move, ...]:
+    """The moves of sweep ``number`` (from 1): the marginal ones precede all early sweeps, and every fifth of all.
+
+    Not all in all: factors of two features can wait for a fifth sweep, and shears, which mix well, for marginal moves.
+    """
+    if not marginal or number % MARGINAL_PERIOD == 0:
+        return marginal + moves
+    if number <= MARGINAL_EARLY:
+        return tuple(move for move in marginal + moves if move is not doublet.update_doublet)
     return tuple(move for move in moves if move is not shear.update_shear)
-
-
-def marginal_is_due(sweep: int) -> bool:
-    """Whether sweep number ``sweep`` (from 1) is preceded by the marginal moves: all early ones, then every fifth."""
-    return sweep <= MARGINAL_EARLY or sweep % MARGINAL_PERIOD == 0
 
 
 def annealed_sweeps(tune: int) -> int:

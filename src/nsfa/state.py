@@ -112,6 +112,18 @@ class State:
         if reused < len(factors):
             self.drop(factors[reused:])
 
+    def add(self, feature: Ints, values: Floats, scores: Floats, precisions: Floats | None) -> None:
+        """Append factors: features and loadings (new, m) of their users, scores (new, N), precisions as above."""
+        first = self.n_factors
+        self._append(len(feature))
+        columns = np.arange(first, self.n_factors)
+        self.loadings[feature, columns[:, None]] = values
+        self.active[feature, columns[:, None]] = True
+        self.scores[:, first:] = scores.T
+        self.usage[first:] = feature.shape[1]
+        if precisions is not None:
+            self.loading_precision[..., first:] = precisions
+
     def _append(self, extra: int) -> None:
         """Make room for ``extra`` factors with zero loadings; their precisions are the caller's to set."""
         first, total = self.n_factors, self.n_factors + extra

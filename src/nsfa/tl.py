@@ -193,7 +193,8 @@ def _named(table: Any, names: tuple[str, ...]) -> Any:
 
 def _plain(estimator: Any) -> dict[str, Any]:
     """The estimator's settings as HDF5 can hold them: no None, objects in words. The seed is stored apart."""
-    given = {**estimator.get_params(), "thin": estimator.posterior_.length.thin}
+    length = estimator.posterior_.length
+    given = {**estimator.get_params(), "tune": length.tune, "thin": length.thin}
     given = {k: v for k, v in given.items() if v is not None and k != "random_state"}
     return {k: v if isinstance(v, (str, bool, int, float, np.generic)) else repr(v) for k, v in given.items()}
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from cases import HOLES, case
 from nsfa.data import observe
-from nsfa.kernels import Births, Marginal, Scales, Splits, Tilts, get_kernels
+from nsfa.kernels import Births, Doublets, Marginal, Scales, Splits, Tilts, get_kernels
 
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-11}
 PRECISIONS = ("shared", "factor", "element")
@@ -229,6 +229,35 @@ def test_splits(slab, rng):
         np.testing.assert_allclose(a.loading, b.loading, rtol=1e-12)
         np.testing.assert_array_equal(a.dead, b.dead)
         assert len(a.row) and len(a.dead[0]) and a.noise_precision.max() <= 10.0
+
+
+@pytest.mark.parametrize("slab", [(1.5, 0.7), (0.0, 2.0)], ids=["factor", "shared"])
+def test_doublets(slab, rng):
+    residual = rng.normal(size=(6, 9)) + np.outer([1, -1, 0, 0, 0.5, 0], rng.normal(size=9))
+    feature, loading, scores = np.array([[0, 3], [1, 2]]), rng.normal(size=(2, 2)), rng.normal(size=(2, 9))
+    births, deaths = 0, 0
+    for key in range(5):
+        results = []
+        for name in ("reference", "numba"):
+            parts = residual.copy(), np.full(6, 0.8)
+            problem = Doublets(*parts, np.full(6, 0.01), feature, loading, scores, 1.0, (2.0, 1.5), slab)
+            results.append((*get_kernels(name).draw_doublets(problem, 40, key), *parts))
+        for a, b in zip(*results, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+        kept, pair, g, x, left, variance = results[0]
+        births, deaths = births + len(pair), deaths + (~kept).sum()
+        # nothing is lost: what the factors do not explain any more is residual, and each feature keeps its variance
+        whole, power = left.copy(), variance.copy()
+        for i in range(len(pair)):
+            whole[pair[i]] += np.outer(g[i], x[i])
+            power[pair[i]] += g[i] ** 2
+        before, power_before = residual.copy(), np.full(6, 0.8)
+        for i in np.flatnonzero(~kept):
+            before[feature[i]] += np.outer(loading[i], scores[i])
+            power_before[feature[i]] += loading[i] ** 2
+        np.testing.assert_allclose(whole, before, atol=1e-9)
+        np.testing.assert_allclose(power, power_before, atol=1e-9)
+    assert births and deaths
 
 
 @pytest.mark.parametrize("rows", [1, 12])

@@ -29,7 +29,6 @@ TRUE_FACTORS = 16
 class DemoSampling(SamplingOptions):
     """Long enough for four chains to agree on the demo's table."""
 
-    tune: Annotated[int, Option(min=0, help="Warm-up sweeps per chain, not kept.", rich_help_panel="Sampling")] = 500
     draws: Annotated[int, Option(min=1, help="Draws to keep per chain.", rich_help_panel="Sampling")] = 1500
 
 

@@ -95,7 +95,9 @@ class SamplingOptions:
     """How long, and from which seed."""
 
     chains: Annotated[int, _option(SAMPLING, "Independent chains.", min=1)] = 4
-    tune: Annotated[int, _option(SAMPLING, "Warm-up sweeps per chain, not kept.", min=0)] = 500
+    tune: Annotated[
+        int | None, _option(SAMPLING, "Warm-up sweeps per chain, not kept: 500, fewer in very large tables.", min=0)
+    ] = None
     draws: Annotated[int, _option(SAMPLING, "Draws to keep per chain.", min=1)] = 500
     thin: Annotated[
         int | None, _option(SAMPLING, "Sweeps per kept draw; if not given, by the table's size.", min=1)

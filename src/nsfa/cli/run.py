@@ -54,8 +54,8 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
 
         def sampler(monitor: Monitor) -> Posterior:
             posterior: Posterior = plan.estimator.fit(plan.table.X, store=out / DRAWS, monitor=monitor).posterior_
-            if plan.estimator.thin is None:
-                change_config(out, {"sampling": {"thin": posterior.length.thin}})
+            if plan.estimator.thin is None or plan.estimator.tune is None:
+                change_config(out, {"sampling": {"tune": posterior.length.tune, "thin": posterior.length.thin}})
             return posterior
 
         return complete(out, sampler, plan.estimator.chains, plan.wanted, run)

@@ -197,6 +197,34 @@ class Split(NamedTuple):
     dead: tuple[Ints, Ints]
 
 
+class Doublets(NamedTuple):
+    """What births and deaths of factors that two features share need; the first two are changed in place.
+
+    residual (D, N) is what all factors leave, nothing missing; noise_variance (D,), which stay above least (D,).
+    feature and loading (n, 2) and scores (n, N) list the factors with two users. log_rate is the log of the prior rate
+    of such factors per pair of features; noise_prior (a, b) of the noise precisions; slab (c, d) as in ``Splits``.
+    """
+
+    residual: Floats
+    noise_variance: Floats
+    least: Floats
+    feature: Ints
+    loading: Floats
+    scores: Floats
+    log_rate: float
+    noise_prior: tuple[float, float]
+    slab: tuple[float, float]
+
+
+class Doubled(NamedTuple):
+    """Which of the factors listed are kept (n,); features and loadings (new, 2) and scores (new, N) of the new ones."""
+
+    kept: Bools
+    feature: Ints
+    loading: Floats
+    scores: Floats
+
+
 class Kernels(Protocol):
     """A backend: everything in a sweep whose cost grows with features or samples times factors."""
 
@@ -236,6 +264,9 @@ class Kernels(Protocol):
 
     def draw_splits(self, problem: Splits, key: int) -> Split:
         """Try to split a part off every feature's noise, or to put one of its own factors back; see ``moves.split``."""
+
+    def draw_doublets(self, problem: Doublets, attempts: int, key: int) -> Doubled:
+        """Births and deaths of factors that two features share, one attempt after another; see ``moves.doublet``."""
 
     def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
         """Tilt ``pairs`` (P, 2) of factors in turn, in place; returns how many were accepted. See ``moves.tilt``."""

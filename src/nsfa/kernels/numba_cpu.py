@@ -15,10 +15,12 @@ import numpy as np
 
 from nsfa.kernels import (
     Born,
+    Doubled,
     Own,
     Split,
     birth_kernels,
     block_kernels,
+    doublet_kernels,
     factor_kernels,
     few_missing,
     marginal_kernels,
@@ -31,7 +33,20 @@ from nsfa.kernels.compiled import fill_gammas, fill_normals
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
-    from nsfa.kernels import Births, Bools, Floats, Holes, Ints, Marginal, Projection, Rows, Scales, Splits, Tilts
+    from nsfa.kernels import (
+        Births,
+        Bools,
+        Doublets,
+        Floats,
+        Holes,
+        Ints,
+        Marginal,
+        Projection,
+        Rows,
+        Scales,
+        Splits,
+        Tilts,
+    )
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
@@ -152,6 +167,9 @@ class NumbaKernels:
     def draw_splits(self, problem: Splits, key: int) -> Split:
         precision, row, loading, *dead = birth_kernels.split_rows(problem, np.uint64(key))
         return Split(precision, row, loading, (dead[0], dead[1]))
+
+    def draw_doublets(self, problem: Doublets, attempts: int, key: int) -> Doubled:
+        return Doubled(*doublet_kernels.try_doublets(problem, attempts, np.uint64(key)))
 
     def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
         excess = problem.cross - problem.loadings @ problem.gram

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from nsfa.kernels import Born, Own, few_missing, products
+from nsfa.kernels.reference_doublets import doublets
 from nsfa.kernels.reference_moves import log_scale_density, marginal_row, slice_update, split_features, tilt_pair
 from nsfa.kernels.streams import (
     EXTRA,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from nsfa.kernels import (
         Births,
         Bools,
+        Doubled,
+        Doublets,
         Floats,
         Holes,
         Ints,
@@ -291,6 +294,9 @@ class ReferenceKernels:
 
     def draw_splits(self, problem: Splits, key: int) -> Split:
         return split_features(problem, key)
+
+    def draw_doublets(self, problem: Doublets, attempts: int, key: int) -> Doubled:
+        return doublets(problem, attempts, key)
 
     def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
         return sum(tilt_pair(problem, int(k), int(j), p, key) for p, (k, j) in enumerate(pairs))

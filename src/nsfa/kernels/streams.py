@@ -42,6 +42,11 @@ TILT_WEIGHTS = (0.2, 0.3, 0.5)
 TILT_ROUNDS = 3
 TILT_FAR = 250.0
 TILT_BISECTIONS = 20
+# Factors of two features: the spread of a proposed correlation in units of its standard error, where the residuals'
+# correlations are cut off, and log weights of partners.
+DOUBLET_SPREAD = 1.2
+LARGEST_CORRELATION = 0.95
+LARGEST_LOG_WEIGHT = 30.0
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.
 WIDTH = 0.2
 MOST_STEPS = 20

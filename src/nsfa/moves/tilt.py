@@ -71,7 +71,7 @@ def choose_pairs(logit: Floats, rng: np.random.Generator) -> Ints:
     n_factors = len(logit)
     # never all zero: with K fixed every factor may be empty
     weight = expit(logit) + np.finfo(float).tiny
-    weight = (1 - UNIFORM) * weight / weight.sum() + UNIFORM / n_factors
-    pairs = rng.choice(n_factors, (PAIRS * n_factors, 2), p=weight)
+    upto = ((1 - UNIFORM) * weight / weight.sum() + UNIFORM / n_factors).cumsum()
+    pairs = np.minimum(upto.searchsorted(rng.random((PAIRS * n_factors, 2)), side="right"), n_factors - 1)
     out: Ints = pairs[pairs[:, 0] != pairs[:, 1]]
     return out

@@ -16,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 
 from nsfa.draws import Draw
 from nsfa.kernels import Bools, Floats, Ints
-from nsfa.posterior.rotate import varimax
+from nsfa.model.rotate import varimax
 
 # Two factors are the same from this |cosine| on; so are two columns of the pivot that hardly ever occur together.
 SAME = 0.6

@@ -26,6 +26,9 @@ from nsfa.posterior.project import sample_moments
 from nsfa.runner import ChainResult
 from nsfa.table import as_float_table
 
+# Entries times squared factors, over all draws, beyond which a prediction takes fewer draws.
+_PREDICTION_WORK = 400_000_000_000
+
 LABEL_FREE = {
     "log joint": "log_joint",
     "log p(Y|G,ψ)": "log_evidence",
@@ -123,7 +126,7 @@ class Posterior:
         y = (truth[mask] - self.data.center[np.nonzero(mask)[1]]) / scale
         logs = [
             -0.5 * (LOG_2PI + np.log(m.variance) + (y - m.mean) ** 2 / m.variance)
-            for m in self._moments(self.data, self.draws, entries, fitted=True)
+            for m in self._moments(self.data, self._enough_draws(entries), entries, fitted=True)
         ]
         out: Floats = log_mean_density(logs) - np.log(scale)
         return out
@@ -132,7 +135,8 @@ class Posterior:
         """Posterior mean of entries that were missing in the fit, in the user's units and in row order."""
         mask, entries = self._entries(where)
         column = np.nonzero(mask)[1]
-        mean = np.mean([m.mean for m in self._moments(self.data, self.draws, entries, fitted=True)], axis=0)
+        draws = self._enough_draws(entries)
+        mean = sum(m.mean for m in self._moments(self.data, draws, entries, fitted=True)) / len(draws)
         out: Floats = mean * self.data.scale[column] + self.data.center[column]
         return out
 
@@ -243,6 +247,12 @@ class Posterior:
         """Evenly spaced draws, enough for averages over them."""
         draws = self.draws
         return [draws[i] for i in evenly(len(draws), SCORE_DRAWS)]
+
+    def _enough_draws(self, entries: Entries) -> list[Draw]:
+        """All draws, but evenly spread ones where there are so many entries and factors that all would take minutes."""
+        draws = self.draws
+        work = len(entries.row) * int(max(draw.n_factors for draw in draws)) ** 2
+        return [draws[i] for i in evenly(len(draws), max(SCORE_DRAWS, _PREDICTION_WORK // max(work, 1)))]
 
     def _moments(self, data: Observed, draws: list[Draw], entries: Entries, fitted: bool) -> Any:
         kernels = get_kernels("numba")

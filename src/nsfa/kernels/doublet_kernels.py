@@ -1,0 +1,178 @@
+"""Compiled births and deaths of factors that two features share (docs/model.md)."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
+from nsfa.kernels.streams import DOUBLET_SPREAD, FEATURES, LARGEST_CORRELATION, LARGEST_LOG_WEIGHT
+
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+@jit
+def partner_weights(residual, power, d, out):
+    """Write the features' weights as partners of feature d, by their residuals' correlation; returns the sum."""
+    product = np.dot(residual, residual[d])
+    n, total = residual.shape[1], 0.0
+    for e in range(out.shape[0]):
+        square = product[e] * product[e] / max(power[d] * power[e], 1e-300)
+        out[e] = math.exp(min(-0.25 * n * math.log1p(-min(square, 0.999999)), LARGEST_LOG_WEIGHT))
+        if e == d:
+            out[e] = 0.0
+        total += out[e]
+    return total
+
+
+@inline
+def log_slab(first, second, slab):
+    """Log density of two loadings of one factor, its precision integrated out unless slab[0] is 0."""
+    square = first * first + second * second
+    if slab[0] == 0.0:
+        return math.log(slab[1]) - LOG_2PI - 0.5 * slab[1] * square
+    # Γ(c + 1)/Γ(c) = c
+    return (
+        math.log(slab[0]) - LOG_2PI + slab[0] * math.log(slab[1]) - (slab[0] + 1.0) * math.log(slab[1] + 0.5 * square)
+    )
+
+
+@inline
+def log_noise_ratio(variance, share, noise_prior):
+    """Log p(ψ (1 − u)) − log p(ψ) of a noise variance that gives the share u away."""
+    return -(noise_prior[0] + 1.0) * math.log1p(-share) - noise_prior[1] / variance * share / (1.0 - share)
+
+
+@inline
+def log_birth_ratio(residual, d, e, variance, rho, split, log_choice, log_proposal, problem):
+    """Log acceptance ratio of a new factor on features d and e, but for the number of those there are.
+
+    ``variance`` are their noise variances without it, ``rho`` the correlation it brings, to which they give the shares
+    |ρ|^{2v} and |ρ|^{2(1−v)}, v = ``split``.
+    """
+    n, a, b, c = residual.shape[1], 0.0, 0.0, 0.0
+    for i in range(n):
+        a += residual[d, i] * residual[d, i]
+        b += residual[e, i] * residual[e, i]
+        c += residual[d, i] * residual[e, i]
+    both = math.sqrt(variance[0] * variance[1])
+    a, b, c = a / variance[0], b / variance[1], c / both
+    left = 1.0 - rho * rho
+    likelihood = -0.5 * n * math.log(left) + 0.5 * (a + b) - 0.5 * (a + b - 2.0 * rho * c) / left
+    log_square = math.log(rho * rho)
+    first, second = math.exp(split * log_square), math.exp((1.0 - split) * log_square)
+    prior = log_slab(math.sqrt(first * variance[0]), math.sqrt(second * variance[1]), problem.slab) + problem.log_rate
+    prior += log_noise_ratio(variance[0], first, problem.noise_prior)
+    prior += log_noise_ratio(variance[1], second, problem.noise_prior)
+    # (v, atanh ρ, ψ, ψ) → (g, g, ψ′, ψ′); the sign of the first loading is even
+    jacobian = math.log(-log_square * both * left)
+    return likelihood + prior + jacobian - log_choice - log_proposal
+
+
+@inline
+def correlation(residual, power, d, e):
+    """The residuals' correlation, away from ±1."""
+    rho = np.dot(residual[d], residual[e]) / math.sqrt(max(power[d] * power[e], 1e-300))
+    return min(max(rho, -LARGEST_CORRELATION), LARGEST_CORRELATION)
+
+
+@jit
+def try_doublets(problem, attempts, key):
+    """Births and deaths in turn; see ``Kernels.draw_doublets``."""
+    residual, variance = problem.residual, problem.noise_variance
+    n_features, n = residual.shape
+    had = problem.feature.shape[0]
+    feature, loading = np.empty((had + attempts, 2), np.int64), np.empty((had + attempts, 2))
+    scores, alive = np.empty((had + attempts, n)), np.empty(had + attempts, np.int64)
+    feature[:had], loading[:had], scores[:had] = problem.feature, problem.loading, problem.scores
+    number, total = had, had
+    for i in range(had):
+        alive[i] = i
+    power = np.empty(n_features)
+    for d in range(n_features):
+        power[d] = np.dot(residual[d], residual[d])
+    weight, weight_back = np.empty(n_features), np.empty(n_features)
+    spread = DOUBLET_SPREAD / math.sqrt(n)
+    ends = np.empty(2)
+    for attempt in range(attempts):
+        coin, u = uniform_pair(key, attempt, 0)
+        chosen, split = uniform_pair(key, attempt, 1)
+        side, accept = uniform_pair(key, attempt, 2)
+        born = coin < 0.5
+        if not born and number == 0:
+            continue
+        at, old = 0, 0
+        if born:
+            d = min(int(u * n_features), n_features - 1)
+            whole = partner_weights(residual, power, d, weight)
+            e, left = 0, chosen * whole
+            while (left > weight[e] or e == d) and e < n_features - 1:
+                left -= weight[e]
+                e += 1
+            if e == d:
+                e -= 1
+            ends[0], ends[1] = variance[d], variance[e]
+        else:
+            at = min(int(u * number), number - 1)
+            old = alive[at]
+            d, e = feature[old, 0], feature[old, 1]
+            for i in range(n):
+                residual[d, i] += loading[old, 0] * scores[old, i]
+                residual[e, i] += loading[old, 1] * scores[old, i]
+            power[d], power[e] = np.dot(residual[d], residual[d]), np.dot(residual[e], residual[e])
+            whole = partner_weights(residual, power, d, weight)
+            ends[0], ends[1] = variance[d] + loading[old, 0] ** 2, variance[e] + loading[old, 1] ** 2
+        whole_back = partner_weights(residual, power, e, weight_back)
+        log_choice = math.log((weight[e] / whole + weight_back[d] / whole_back) / n_features)
+        centre = math.atanh(correlation(residual, power, d, e))
+        if born:
+            place = centre + spread * normal_at(key, attempt, FEATURES)
+            rho = math.tanh(place)
+        else:
+            rho = loading[old, 0] * loading[old, 1] / math.sqrt(ends[0] * ends[1])
+            place = math.atanh(rho)
+            split = math.log(loading[old, 0] ** 2 / ends[0]) / math.log(rho * rho)
+        log_proposal = -0.5 * LOG_2PI - math.log(spread) - 0.5 * ((place - centre) / spread) ** 2
+        ratio = -math.inf
+        if rho != 0.0 and rho * rho < 1.0:
+            ratio = log_birth_ratio(residual, d, e, ends, rho, split, log_choice, log_proposal, problem)
+        if born:
+            log_square = math.log(rho * rho) if rho != 0.0 else -math.inf
+            first, second = math.exp(split * log_square), math.exp((1.0 - split) * log_square)
+            new = ends[0] * (1.0 - first), ends[1] * (1.0 - second)
+            least = min(new[0] - problem.least[d], new[1] - problem.least[e])
+            if least <= 0.0 or math.log(accept) >= ratio - math.log(number + 1.0):
+                continue
+            sign = 1.0 if side < 0.5 else -1.0
+            loading[total, 0] = sign * math.sqrt(first * ends[0])
+            loading[total, 1] = sign * math.copysign(math.sqrt(second * ends[1]), rho)
+            feature[total, 0], feature[total, 1] = d, e
+            variance[d], variance[e] = new
+            pull = loading[total, 0] / new[0], loading[total, 1] / new[1]
+            precision = 1.0 + pull[0] * loading[total, 0] + pull[1] * loading[total, 1]
+            for i in range(n):
+                mean = (pull[0] * residual[d, i] + pull[1] * residual[e, i]) / precision
+                scores[total, i] = mean + normal_at(key, attempt, FEATURES + 1 + i) / math.sqrt(precision)
+            alive[number] = total
+            number, total, at = number + 1, total + 1, number
+        elif math.log(accept) < math.log(number) - ratio:
+            variance[d], variance[e] = ends[0], ends[1]
+            number -= 1
+            alive[at] = alive[number]
+            continue
+        old = alive[at]
+        for i in range(n):
+            residual[d, i] -= loading[old, 0] * scores[old, i]
+            residual[e, i] -= loading[old, 1] * scores[old, i]
+        power[d], power[e] = np.dot(residual[d], residual[d]), np.dot(residual[e], residual[e])
+    kept, new_ones = np.zeros(had, np.bool_), np.zeros(total, np.bool_)
+    for i in range(number):
+        if alive[i] < had:
+            kept[alive[i]] = True
+        else:
+            new_ones[alive[i]] = True
+    which = np.flatnonzero(new_ones)
+    return kept, feature[which], loading[which], scores[which]

@@ -1,0 +1,149 @@
+"""Plain-NumPy births and deaths of factors that two features share: the twin of ``kernels.doublet_kernels``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import stats as distributions
+
+from nsfa.kernels import Doubled
+from nsfa.kernels.streams import (
+    DOUBLET_SPREAD,
+    FEATURES,
+    LARGEST_CORRELATION,
+    LARGEST_LOG_WEIGHT,
+    normals_at,
+    uniform_pairs,
+)
+
+if TYPE_CHECKING:
+    from nsfa.kernels import Doublets, Floats
+
+
+@dataclass
+class _Factor:
+    """A factor of two features: its features, loadings (2,) and scores (N,), and its place in the list it came from."""
+
+    feature: tuple[int, int]
+    loading: Floats
+    scores: Floats
+    place: int = -1
+
+
+def doublets(problem: Doublets, attempts: int, key: int) -> Doubled:
+    """One attempt after another: see ``moves.doublet``."""
+    alive = [
+        _Factor((int(d), int(e)), g, x, i)
+        for i, ((d, e), g, x) in enumerate(zip(problem.feature, problem.loading, problem.scores, strict=True))
+    ]
+    for attempt in range(attempts):
+        if float(uniform_pairs(key, attempt, 0)[0]) < 0.5:
+            _birth(problem, alive, attempt, key)
+        elif alive:
+            _death(problem, alive, attempt, key)
+    kept = np.zeros(len(problem.feature), dtype=np.bool_)
+    kept[[factor.place for factor in alive if factor.place >= 0]] = True
+    # by age, not by the places that deaths left them
+    new = sorted((factor for factor in alive if factor.place < 0), key=lambda factor: -factor.place)
+    n = problem.residual.shape[1]
+    return Doubled(
+        kept,
+        np.array([factor.feature for factor in new], dtype=np.int64).reshape(-1, 2),
+        np.array([factor.loading for factor in new]).reshape(-1, 2),
+        np.array([factor.scores for factor in new]).reshape(-1, n),
+    )
+
+
+def _birth(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> None:
+    residual, n = problem.residual, problem.residual.shape[1]
+    u = float(uniform_pairs(key, attempt, 0)[1])
+    chosen, split = (float(x) for x in uniform_pairs(key, attempt, 1))
+    side, accept = (float(x) for x in uniform_pairs(key, attempt, 2))
+    d = int(u * len(residual))
+    e = int(np.searchsorted(np.cumsum(_partners(residual, d)), chosen))
+    variance = problem.noise_variance[[d, e]]
+    spread = DOUBLET_SPREAD / np.sqrt(n)
+    rho = float(np.tanh(np.arctanh(_correlation(residual, d, e)) + spread * float(normals_at(key, attempt, FEATURES))))
+    share = (rho**2) ** np.array([split, 1 - split])
+    after = variance * (1 - share)
+    ratio = log_birth_ratio(problem, d, e, variance, rho, split) - np.log(len(alive) + 1)
+    if (after <= problem.least[[d, e]]).any() or np.log(accept) >= ratio:
+        return
+    g = np.sqrt(share * variance) * (1 if side < 0.5 else -1) * np.array([1, np.sign(rho)])
+    problem.noise_variance[[d, e]] = after
+    precision = 1 + (g**2 / after).sum()
+    noise = normals_at(key, attempt, FEATURES + 1 + np.arange(n))
+    scores = (g / after) @ residual[[d, e]] / precision + noise / np.sqrt(precision)
+    residual[[d, e]] -= np.outer(g, scores)
+    alive.append(_Factor((d, e), g, scores, -1 - attempt))
+
+
+def _death(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> None:
+    residual = problem.residual
+    at = int(float(uniform_pairs(key, attempt, 0)[1]) * len(alive))
+    accept = float(uniform_pairs(key, attempt, 2)[1])
+    factor = alive[at]
+    both, fit = list(factor.feature), np.outer(factor.loading, factor.scores)
+    residual[both] += fit
+    variance = problem.noise_variance[both] + factor.loading**2
+    rho = float(factor.loading.prod() / np.sqrt(variance.prod()))
+    split = float(np.log(factor.loading[0] ** 2 / variance[0]) / np.log(rho**2))
+    ratio = log_birth_ratio(problem, *factor.feature, variance, rho, split) - np.log(len(alive))
+    if np.log(accept) < -ratio:
+        problem.noise_variance[both] = variance
+        last = alive.pop()
+        if at < len(alive):
+            alive[at] = last
+    else:
+        residual[both] -= fit
+
+
+def log_birth_ratio(problem: Doublets, d: int, e: int, variance: Floats, rho: float, split: float) -> float:
+    """Log acceptance ratio of a new factor on features d and e, but for the number of those there are.
+
+    ``variance`` (2,) are their noise variances without it, ``rho`` the correlation it brings, to which they give the
+    shares |ρ|^{2v} and |ρ|^{2(1−v)}, v = ``split``.
+    """
+    residual, n = problem.residual, problem.residual.shape[1]
+    share = (rho**2) ** np.array([split, 1 - split])
+    g = np.sqrt(share * variance) * np.array([1, np.sign(rho)])
+    apart = np.diag(variance)
+    together = np.outer(g, g) + np.diag(variance * (1 - share))
+    values = residual[[d, e]].T
+    likelihood = (
+        distributions.multivariate_normal(cov=together).logpdf(values)
+        - distributions.multivariate_normal(cov=apart).logpdf(values)
+    ).sum()
+    c, rate = problem.slab
+    # two normals whose common precision is Gamma(c, d) are Student's t with 2c degrees of freedom
+    slab = (
+        distributions.multivariate_t(shape=rate / c * np.eye(2), df=2 * c)
+        if c
+        else distributions.multivariate_normal(cov=np.eye(2) / rate)
+    )
+    noise = distributions.invgamma(problem.noise_prior[0], scale=problem.noise_prior[1])
+    prior = problem.log_rate + slab.logpdf(g)
+    prior += (noise.logpdf(variance * (1 - share)) - noise.logpdf(variance)).sum()
+    choice = (_partners(residual, d)[e] + _partners(residual, e)[d]) / len(residual)
+    place = distributions.norm(np.arctanh(_correlation(residual, d, e)), DOUBLET_SPREAD / np.sqrt(n))
+    jacobian = 0.5 * np.sqrt(variance.prod()) * abs(np.log(rho**2)) * (1 - rho**2)
+    # either sign of the first loading is proposed as often
+    proposal = np.log(choice) + place.logpdf(np.arctanh(rho)) + np.log(0.5)
+    return float(likelihood + prior + np.log(jacobian) - proposal)
+
+
+def _partners(residual: Floats, d: int) -> Floats:
+    """Probabilities (D,) of the features to be tried beside feature d."""
+    power = (residual**2).sum(axis=1)
+    square = np.minimum((residual @ residual[d]) ** 2 / (power * power[d]), 0.999999)
+    weight = np.exp(np.minimum(-0.25 * residual.shape[1] * np.log1p(-square), LARGEST_LOG_WEIGHT))
+    weight[d] = 0.0
+    out: Floats = weight / weight.sum()
+    return out
+
+
+def _correlation(residual: Floats, d: int, e: int) -> float:
+    rho = residual[d] @ residual[e] / np.sqrt((residual[d] ** 2).sum() * (residual[e] ** 2).sum())
+    return float(np.clip(rho, -LARGEST_CORRELATION, LARGEST_CORRELATION))
