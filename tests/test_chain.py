@@ -252,7 +252,7 @@ def test_chains_that_start_empty_or_with_the_paper_s_moves_or_without_warm_up_st
 
 
 def test_pairs_can_be_chosen_when_every_factor_is_empty(rng):
-    pairs = choose_pairs(np.full(3, -1e4), rng)
+    pairs = choose_pairs(np.full(3, -1e4), 2, rng)
     assert pairs.shape[1] == 2 and (pairs[:, 0] != pairs[:, 1]).all() and set(pairs.ravel()) == {0, 1, 2}
 
 

@@ -12,7 +12,10 @@ SWEEPS = 5_000
 BOUND = 4.0
 
 ALONE = ("update_buffet_collapsed", "update_noise_diagonal", "update_births")
-DOUBLET = ("update_marginal", "update_tilt_buffet", "update_split", *ALONE)
+FIXED = ("update_finite_collapsed", "update_noise_diagonal")
+DOUBLET = ("update_marginal", "update_tilt_buffet", "update_rotation_buffet", "update_split", *ALONE)
+TILT = ("update_marginal", "update_rotation_buffet", "update_doublet", *ALONE)
+ROTATION = ("update_marginal", "update_tilt_buffet", "update_doublet", *ALONE)
 
 RUNS = {
     "nsfa collapsed": ("nsfa", {"sweep": "collapsed", "noise": "shared"}),
@@ -29,8 +32,11 @@ RUNS = {
     "nsfa doublet": ("nsfa", {"noise": "shared", "without": DOUBLET}),
     "nsfa doublet, shared slab": ("nsfa", {"precision": "shared", "stickiness": "infer", "without": DOUBLET}),
     # tilts alone change the pattern of factors that several features use
-    "nsfa tilt": ("nsfa", {"without": ("update_marginal", *ALONE)}),
-    "sfa tilt": ("sfa", {"without": ("update_marginal", "update_finite_collapsed", "update_noise_diagonal")}),
+    "nsfa tilt": ("nsfa", {"without": TILT}),
+    # so do rotations
+    "nsfa rotation": ("nsfa", {"without": ROTATION}),
+    "sfa rotation": ("sfa", {"without": ("update_marginal", "update_tilt_finite", *FIXED)}),
+    "sfa tilt": ("sfa", {"without": ("update_marginal", "update_rotation_finite", *FIXED)}),
     "sfa collapsed": ("sfa", {"sweep": "collapsed", "stickiness": "infer"}),
     "sfa parallel": ("sfa", {"sweep": "parallel", "noise": "shared"}),
     "fa": ("fa", {}),

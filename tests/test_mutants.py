@@ -11,8 +11,21 @@ from nsfa.data import _no_holes
 from nsfa.kernels import sample_kernels
 from nsfa.kernels.numba_cpu import NumbaKernels
 from nsfa.model import priors
-from nsfa.moves import births, concentration, doublet, loadings, marginal, noise, precisions, scale, split, tilt, urn
-from test_geweke import ALONE, BOUND, DOUBLET
+from nsfa.moves import (
+    births,
+    concentration,
+    doublet,
+    loadings,
+    marginal,
+    noise,
+    precisions,
+    rotation,
+    scale,
+    split,
+    tilt,
+    urn,
+)
+from test_geweke import ALONE, BOUND, DOUBLET, ROTATION, TILT
 
 SWEEPS = 5_000
 
@@ -194,11 +207,22 @@ def tilt_with_odds_of_all_features(patch):
     patch.setattr(tilt, "draw_anchors", lambda state, rng: (right(state, rng)[0], right(state, rng)[1] + 0.7))
 
 
+def rotation_with_twice_the_slab_precision(patch):
+    right = tilt.Tilts
+    patch.setattr(tilt, "Tilts", lambda **k: right(**{**k, "loading_precision": 2 * k["loading_precision"]}))
+
+
+def rotation_with_odds_of_all_features(patch):
+    right = rotation.draw_anchors
+    patch.setattr(rotation, "draw_anchors", lambda state, rng: (right(state, rng)[0], right(state, rng)[1] + 0.7))
+
+
 NSFA = ("nsfa", {"sweep": "collapsed", "noise": "shared"})
 MARGINAL = ("nsfa", {"noise": "shared", "without": ALONE})
 SPLIT = ("nsfa", {"without": ("update_births",)})
 DOUBLETS = ("nsfa", {"noise": "shared", "without": DOUBLET})
-TILT = ("nsfa", {"without": ("update_marginal", *ALONE)})
+TILTS = ("nsfa", {"without": TILT})
+ROTATIONS = ("nsfa", {"without": ROTATION})
 MUTANTS = [
     (half_forgotten_in_noise, *NSFA),
     (half_forgotten_in_slab, *NSFA),
@@ -224,8 +248,10 @@ MUTANTS = [
     (doublet_with_the_rate_of_ordered_pairs, *DOUBLETS),
     (doublet_with_the_noise_density_of_precisions, *DOUBLETS),
     (doublet_with_the_slab_rate_read_as_scale, *DOUBLETS),
-    (tilt_with_twice_the_slab_precision, *TILT),
-    (tilt_with_odds_of_all_features, *TILT),
+    (tilt_with_twice_the_slab_precision, *TILTS),
+    (tilt_with_odds_of_all_features, *TILTS),
+    (rotation_with_twice_the_slab_precision, *ROTATIONS),
+    (rotation_with_odds_of_all_features, *ROTATIONS),
     (indicator_forgotten_in_sparsity, "bfrm", {}),
     (urn_concentration_without_its_mixture, "bfrm", {}),
 ]

@@ -18,6 +18,7 @@ from nsfa.moves import (
     marginal,
     noise,
     precisions,
+    rotation,
     scale,
     scores,
     shear,
@@ -90,9 +91,10 @@ def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
         return ()
     before = marginal.update_marginal, scores.update_scores, refresh
     if spec.pattern == "finite":
-        return *before, tilt.update_tilt_finite
+        return *before, tilt.update_tilt_finite, rotation.update_rotation_finite
     own_noise = spec.noise != "isotropic" and spec.precision != "element"
-    return *before, tilt.update_tilt_buffet, *([doublet.update_doublet] if own_noise else [])
+    pairs = tilt.update_tilt_buffet, rotation.update_rotation_buffet
+    return *before, *pairs, *([doublet.update_doublet] if own_noise else [])
 
 
 def of_sweep(number: int, marginal: tuple[Move, ...], moves: tuple[Move, ...]) -> tuple[Move, ...]:

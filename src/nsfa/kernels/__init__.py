@@ -271,6 +271,9 @@ class Kernels(Protocol):
     def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
         """Tilt ``pairs`` (P, 2) of factors in turn, in place; returns how many were accepted. See ``moves.tilt``."""
 
+    def rotate(self, problem: Tilts, pairs: Ints, key: int) -> int:
+        """Rotate ``pairs`` (P, 2) of factors, in place; returns how many were accepted. See ``moves.rotation``."""
+
     def rescale(self, problem: Scales, key: int) -> None:
         """Scale every factor by one slice-sampling update, in place; see ``moves.scale``."""
 

@@ -26,6 +26,7 @@ from nsfa.kernels import (
     marginal_kernels,
     pair_kernels,
     products,
+    rotation_kernels,
     row_kernels,
     sample_kernels,
 )
@@ -174,6 +175,10 @@ class NumbaKernels:
     def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
         excess = problem.cross - problem.loadings @ problem.gram
         return int(pair_kernels.tilt_pairs(problem, excess, pairs, np.uint64(key)))
+
+    def rotate(self, problem: Tilts, pairs: Ints, key: int) -> int:
+        excess = problem.cross - problem.loadings @ problem.gram
+        return int(rotation_kernels.rotate_pairs(problem, excess, pairs, np.uint64(key)))
 
     def rescale(self, problem: Scales, key: int) -> None:
         factor_kernels.rescale(problem, np.uint64(key))

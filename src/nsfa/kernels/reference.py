@@ -13,6 +13,7 @@ from scipy.linalg import cholesky, solve_triangular
 from nsfa.kernels import Born, Own, few_missing, products
 from nsfa.kernels.reference_doublets import doublets
 from nsfa.kernels.reference_moves import log_scale_density, marginal_row, slice_update, split_features, tilt_pair
+from nsfa.kernels.reference_rotation import rotate_pair
 from nsfa.kernels.streams import (
     EXTRA,
     STRETCH,
@@ -300,6 +301,9 @@ class ReferenceKernels:
 
     def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
         return sum(tilt_pair(problem, int(k), int(j), p, key) for p, (k, j) in enumerate(pairs))
+
+    def rotate(self, problem: Tilts, pairs: Ints, key: int) -> int:
+        return sum(rotate_pair(problem, int(j), int(k), p, key) for p, (j, k) in enumerate(pairs))
 
     def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:
         n_samples, n_factors = scores.shape

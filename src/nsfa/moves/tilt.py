@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 from scipy.special import expit
 
@@ -32,16 +35,27 @@ def update_tilt_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.rand
     date. Cost O(D K²).
     """
     if state.n_factors > 1:
-        _tilt(state, stats, *draw_anchors(state, rng), rng)
+        anchor, logit = draw_anchors(state, rng)
+        change_pairs(state, stats, anchor, logit, choose_pairs(logit[0], PAIRS, rng), stats.kernels.tilt, rng)
 
 
 def update_tilt_finite(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
     """The same with K fixed: no anchors, a factor may lose its last loading."""
     if state.n_factors > 1:
-        _tilt(state, stats, np.full(state.n_factors, -1, dtype=np.int64), draw_logits(state, rng), rng)
+        anchor, logit = np.full(state.n_factors, -1, dtype=np.int64), draw_logits(state, rng)
+        change_pairs(state, stats, anchor, logit, choose_pairs(logit[0], PAIRS, rng), stats.kernels.tilt, rng)
 
 
-def _tilt(state: State, stats: Stats, anchor: Ints, logit: Floats, rng: np.random.Generator) -> None:
+def change_pairs(
+    state: State,
+    stats: Stats,
+    anchor: Ints,
+    logit: Floats,
+    pairs: Ints,
+    kernel: Callable[[Tilts, Ints, int], int],
+    rng: np.random.Generator,
+) -> None:
+    """Let a kernel change scores, loadings and pattern of ``pairs`` of factors, and bring the statistics up to date."""
     scores = np.ascontiguousarray(state.scores)
     holes = stats.data.missing is not None
     problem = Tilts(
@@ -56,13 +70,13 @@ def _tilt(state: State, stats: Stats, anchor: Ints, logit: Floats, rng: np.rando
         logit=logit[0],
         anchor=anchor,
     )
-    stats.kernels.tilt(problem, choose_pairs(problem.logit, rng), fresh_key(rng))
+    kernel(problem, pairs, fresh_key(rng))
     state.scores[:], state.loadings[:], state.active[:] = scores, problem.loadings, problem.active
     if holes:
         stats.refresh(state)
 
 
-def choose_pairs(logit: Floats, rng: np.random.Generator) -> Ints:
+def choose_pairs(logit: Floats, per_factor: float, rng: np.random.Generator) -> Ints:
     """Pairs (P, 2) of different factors, in part uniform, in part by the factors' prior probabilities.
 
     Broad factors are few and their rotations matter most. The probabilities are those drawn for the move, which it
@@ -72,6 +86,8 @@ def choose_pairs(logit: Floats, rng: np.random.Generator) -> Ints:
     # never all zero: with K fixed every factor may be empty
     weight = expit(logit) + np.finfo(float).tiny
     upto = ((1 - UNIFORM) * weight / weight.sum() + UNIFORM / n_factors).cumsum()
-    pairs = np.minimum(upto.searchsorted(rng.random((PAIRS * n_factors, 2)), side="right"), n_factors - 1)
+    pairs = np.minimum(
+        upto.searchsorted(rng.random((math.ceil(per_factor * n_factors), 2)), side="right"), n_factors - 1
+    )
     out: Ints = pairs[pairs[:, 0] != pairs[:, 1]]
     return out

@@ -1,0 +1,129 @@
+"""Plain-NumPy rotation of two factors into each other: the twin of ``kernels.rotation_kernels``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from nsfa.kernels.streams import (
+    FEATURES,
+    ROTATION_BEND,
+    ROTATION_FLOOR,
+    ROTATION_GRID,
+    ROTATION_MODES,
+    ROTATION_ROUNDS,
+    ROTATION_STEP,
+    ROTATION_UNIFORM,
+    normals_at,
+    uniform_pairs,
+)
+
+if TYPE_CHECKING:
+    from nsfa.kernels import Bools, Floats, Tilts
+
+_PATTERNS = (np.array([False, True]), np.array([True, False]), np.array([True, True]))
+
+
+class _Mode(NamedTuple):
+    weight: float
+    centre: float
+    deviation: float
+
+
+def turn(angle: float) -> Floats:
+    """R with (x, y) R the scores along axes turned by an angle."""
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[c, -s], [s, c]])
+
+
+def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
+    """Pair number p of ``moves.rotation``: propose, decide, and draw the loadings anew. Returns 1 if accepted."""
+    pair = [j, k]
+    rows = np.flatnonzero(problem.active[:, pair].any(axis=1))
+    rest = problem.cross - problem.loadings @ problem.gram
+    products = (rest[:, pair] + problem.loadings[:, pair] @ problem.gram[np.ix_(pair, pair)])[rows]
+    tau = problem.noise_precision[rows]
+    spread = products.T @ (tau[:, None] * products)
+    frame = 0.5 * float(np.arctan2(2 * spread[0, 1], spread[0, 0] - spread[1, 1]))
+    products, gram = products @ turn(frame), turn(frame).T @ problem.gram[np.ix_(pair, pair)] @ turn(frame)
+    slab = np.broadcast_to(problem.loading_precision, problem.loadings.shape)[np.ix_(rows, pair)]
+    # a factor's anchor keeps it
+    held = problem.anchor[pair] == rows[:, None]
+
+    def conditional(i: int, used: Bools, angle: float) -> tuple[float, Floats, Floats]:
+        """Log weight of a pattern of feature i, and mean and precision of the loadings it has."""
+        if (held[i] & ~used).any():
+            return -np.inf, np.zeros(0), np.zeros((0, 0))
+        prior = np.diag(slab[i][used])
+        precision = prior + tau[i] * (turn(angle).T @ gram @ turn(angle))[np.ix_(used, used)]
+        b = tau[i] * (products[i] @ turn(angle))[used]
+        mean = np.linalg.solve(precision, b)
+        size = 0.5 * (np.linalg.slogdet(prior)[1] - np.linalg.slogdet(precision)[1])
+        return float(problem.logit[pair][used].sum() + size + 0.5 * b @ mean), mean, precision
+
+    def log_density(angle: float) -> float:
+        return float(sum(logsumexp([conditional(i, used, angle)[0] for used in _PATTERNS]) for i in range(len(rows))))
+
+    modes, now = _modes(log_density), -frame
+    which, accept = (float(x) for x in uniform_pairs(key, p, 1))
+    edges = np.cumsum([mode.weight for mode in modes])
+    chosen = int(np.searchsorted(edges, which, side="right"))
+    if chosen < len(modes):
+        new = modes[chosen].centre + modes[chosen].deviation * float(normals_at(key, p, 2))
+    else:
+        new = np.pi * float(uniform_pairs(key, p, 0)[0])
+    ratio = log_density(new) - log_density(now) + _log_proposal(now, modes) - _log_proposal(new, modes)
+    accepted = bool(np.log(accept) < ratio)
+    new = new if accepted else now
+    for i, d in enumerate(rows):
+        parts = [conditional(i, used, new) for used in _PATTERNS]
+        chance = np.exp([part[0] for part in parts] - logsumexp([part[0] for part in parts]))
+        position = FEATURES + 2 * int(d)
+        m = int(np.searchsorted(np.cumsum(chance), float(uniform_pairs(key, p, position)[0]), side="right"))
+        used, (_, mean, precision) = _PATTERNS[min(m, 2)], parts[min(m, 2)]
+        noise = np.array([float(normals_at(key, p, position)), float(normals_at(key, p, position + 1))])[used]
+        # the last loading first, then the first given it
+        drawn = mean + np.linalg.solve(np.linalg.cholesky(precision).T, noise)
+        problem.loadings[d, pair] = 0.0
+        problem.loadings[d, np.array(pair)[used]] = drawn
+        problem.usage[pair] += used.astype(np.int64) - problem.active[d, pair]
+        problem.active[d, pair] = used
+    step = np.eye(len(problem.gram))
+    step[np.ix_(pair, pair)] = turn(new - now)
+    for array in (problem.scores, problem.cross):
+        array[:] = array @ step
+    problem.gram[:] = step.T @ problem.gram @ step
+    return int(accepted)
+
+
+def _modes(f: Callable[[float], float]) -> list[_Mode]:
+    """Normals near the highest modes of a log density on the half circle."""
+    spacing = np.pi / ROTATION_GRID
+    grid = np.array([f(i * spacing) for i in range(ROTATION_GRID)])
+    peaks = np.flatnonzero((grid >= np.roll(grid, 1)) & (grid >= np.roll(grid, -1)))
+    found = []
+    for best in peaks[np.argsort(-grid[peaks], kind="stable")][:ROTATION_MODES]:
+        centre, height, bend = best * spacing, grid[best], 1.0
+        for _ in range(ROTATION_ROUNDS):
+            low, high = f(centre - ROTATION_STEP), f(centre + ROTATION_STEP)
+            bend = max((2 * height - low - high) / ROTATION_STEP**2, ROTATION_BEND)
+            centre += float(np.clip(0.5 * (high - low) / ROTATION_STEP / bend, -0.5 * spacing, 0.5 * spacing))
+            height = f(centre)
+        found.append((height, centre, bend**-0.5))
+    top = max(height for height, _, _ in found)
+    weight = np.array([max(np.exp(height - top), ROTATION_FLOOR) * deviation for height, _, deviation in found])
+    weight *= (1 - ROTATION_UNIFORM) / weight.sum()
+    return [_Mode(float(w), float(c), float(s)) for w, (_, c, s) in zip(weight, found, strict=True)]
+
+
+def _log_proposal(angle: float, modes: list[_Mode]) -> float:
+    """Log density on the half circle of the wrapped normals and the uniform that propose angles."""
+    total = ROTATION_UNIFORM / np.pi
+    for mode in modes:
+        apart = (angle - mode.centre + np.pi / 2) % np.pi - np.pi / 2
+        z = (apart + np.pi * np.arange(-1, 2)) / mode.deviation
+        total += float(mode.weight * np.exp(-0.5 * z**2).sum() / np.sqrt(2 * np.pi) / mode.deviation)
+    return float(np.log(total))

@@ -1,0 +1,237 @@
+"""Compiled loop over pairs of factors whose scores are rotated into each other (docs/model.md)."""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
+from nsfa.kernels.streams import (
+    FEATURES,
+    ROTATION_BEND,
+    ROTATION_FLOOR,
+    ROTATION_GRID,
+    ROTATION_MODES,
+    ROTATION_ROUNDS,
+    ROTATION_STEP,
+    ROTATION_UNIFORM,
+)
+
+_LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+@inline
+def _axes(angle, frame):
+    """Cosine and sine of an angle, and the Gram matrix of the two scores along the axes that it gives."""
+    c, s = math.cos(angle), math.sin(angle)
+    first = c * c * frame[0] + 2.0 * c * s * frame[1] + s * s * frame[2]
+    second = s * s * frame[0] - 2.0 * c * s * frame[1] + c * c * frame[2]
+    return c, s, first, c * s * (frame[2] - frame[0]) + (c * c - s * s) * frame[1], second
+
+
+@inline
+def _choices(i, axes, odds, work):
+    """Feature i's weights of the first factor alone, the second alone and both, all over e to the last value."""
+    c, s, first, both, second = axes
+    tau, slab, slab_too = work[2, i], work[3, i], work[4, i]
+    b, b_too = tau * (c * work[0, i] + s * work[1, i]), tau * (c * work[1, i] - s * work[0, i])
+    p, q, r = slab + tau * first, slab_too + tau * second, tau * both
+    det = p * q - r * r
+    alone, other = 0.5 * b * b / p, 0.5 * b_too * b_too / q
+    together = 0.5 * (b * b * q - 2.0 * b * b_too * r + b_too * b_too * p) / det
+    # the exponent of both is never less than that of one
+    return (
+        work[5, i] * odds[0] * math.sqrt(slab / p) * math.exp(alone - together),
+        work[6, i] * odds[1] * math.sqrt(slab_too / q) * math.exp(other - together),
+        odds[0] * odds[1] * math.sqrt(slab * slab_too / det),
+        together,
+    )
+
+
+@jit
+def log_rotation(angle, n, frame, odds, work):
+    """Log density of the first factor's angle in the frame of the pair, loadings and pattern summed out."""
+    axes = _axes(angle, frame)
+    total, product = 0.0, 1.0
+    for i in range(n):
+        first, second, both, exponent = _choices(i, axes, odds, work)
+        total += exponent
+        product *= first + second + both
+        if product > 1e150 or product < 1e-150:
+            total, product = total + math.log(product), 1.0
+    return total + math.log(product)
+
+
+@jit
+def _gather(j, k, problem, excess, rows, work):
+    """The features of either factor, their products with the scores and precisions, in the frame of the pair.
+
+    Returns their number, the angle of factor j in that frame, and the frame's Gram matrix. The frame is the principal
+    axes of the weighted products: the same whatever the present angle.
+    """
+    gram, step = problem.gram, min(1, problem.loading_precision.shape[0] - 1)
+    n, xx, xy, yy = 0, 0.0, 0.0, 0.0
+    for d in range(problem.loadings.shape[0]):
+        if problem.active[d, j] or problem.active[d, k]:
+            g, h = problem.loadings[d, j], problem.loadings[d, k]
+            rows[n] = d
+            work[0, n] = excess[d, j] + g * gram[j, j] + h * gram[j, k]
+            work[1, n] = excess[d, k] + g * gram[j, k] + h * gram[k, k]
+            work[2, n] = problem.noise_precision[d]
+            work[3, n], work[4, n] = problem.loading_precision[d * step, j], problem.loading_precision[d * step, k]
+            # a factor's anchor keeps it
+            work[5, n] = 0.0 if problem.anchor[k] == d else 1.0
+            work[6, n] = 0.0 if problem.anchor[j] == d else 1.0
+            xx += work[2, n] * work[0, n] * work[0, n]
+            xy += work[2, n] * work[0, n] * work[1, n]
+            yy += work[2, n] * work[1, n] * work[1, n]
+            n += 1
+    turn = 0.5 * math.atan2(2.0 * xy, xx - yy)
+    c, s, first, both, second = _axes(turn, (gram[j, j], gram[j, k], gram[k, k]))
+    for i in range(n):
+        a, b = work[0, i], work[1, i]
+        work[0, i], work[1, i] = c * a + s * b, c * b - s * a
+    return n, -turn, (first, both, second)
+
+
+@jit
+def _modes(n, frame, odds, work, grid, modes):
+    """Normals near the highest modes on a half circle: weight, centre and standard deviation; returns how many."""
+    spacing = math.pi / ROTATION_GRID
+    for i in range(ROTATION_GRID):
+        grid[i] = log_rotation(i * spacing, n, frame, odds, work)
+    number, top = 0, -np.inf
+    for _ in range(ROTATION_MODES):
+        best = -1
+        for i in range(ROTATION_GRID):
+            peak = grid[i] >= grid[i - 1] and grid[i] >= grid[(i + 1) % ROTATION_GRID]
+            fresh = True
+            for m in range(number):
+                fresh = fresh and modes[m, 3] != i
+            if peak and fresh and (best < 0 or grid[i] > grid[best]):
+                best = i
+        if best < 0:
+            break
+        centre, height, bend = best * spacing, grid[best], 1.0
+        for _ in range(ROTATION_ROUNDS):
+            low = log_rotation(centre - ROTATION_STEP, n, frame, odds, work)
+            high = log_rotation(centre + ROTATION_STEP, n, frame, odds, work)
+            bend = max((2.0 * height - low - high) / ROTATION_STEP**2, ROTATION_BEND)
+            move = 0.5 * (high - low) / ROTATION_STEP / bend
+            centre += min(max(move, -0.5 * spacing), 0.5 * spacing)
+            height = log_rotation(centre, n, frame, odds, work)
+        modes[number, 0], modes[number, 1], modes[number, 2] = height, centre, 1.0 / math.sqrt(bend)
+        modes[number, 3] = best
+        number, top = number + 1, max(top, height)
+    total = 0.0
+    for m in range(number):
+        modes[m, 0] = max(math.exp(modes[m, 0] - top) * modes[m, 2], ROTATION_FLOOR * modes[m, 2])
+        total += modes[m, 0]
+    for m in range(number):
+        modes[m, 0] *= (1.0 - ROTATION_UNIFORM) / total
+    return number
+
+
+@jit
+def _log_proposal(angle, number, modes):
+    """Log density on the half circle of the wrapped normals and the uniform that propose angles."""
+    total = ROTATION_UNIFORM / math.pi
+    for m in range(number):
+        apart = angle - modes[m, 1]
+        apart -= math.pi * math.floor(apart / math.pi + 0.5)
+        for wrap in range(-1, 2):
+            z = (apart + wrap * math.pi) / modes[m, 2]
+            total += modes[m, 0] * math.exp(-0.5 * z * z - _LOG_ROOT_2PI) / modes[m, 2]
+    return math.log(total)
+
+
+@jit
+def _turn(j, k, change, problem, excess):
+    """Rotate the scores of factors j and k, and everything computed from them."""
+    c, s = math.cos(change), math.sin(change)
+    gram = problem.gram
+    for d in range(problem.cross.shape[0]):
+        a, b = excess[d, j], excess[d, k]
+        excess[d, j], excess[d, k] = c * a + s * b, c * b - s * a
+        a, b = problem.cross[d, j], problem.cross[d, k]
+        problem.cross[d, j], problem.cross[d, k] = c * a + s * b, c * b - s * a
+    for i in range(problem.scores.shape[0]):
+        a, b = problem.scores[i, j], problem.scores[i, k]
+        problem.scores[i, j], problem.scores[i, k] = c * a + s * b, c * b - s * a
+    for t in range(gram.shape[0]):
+        a, b = gram[j, t], gram[k, t]
+        gram[j, t], gram[k, t] = c * a + s * b, c * b - s * a
+    for t in range(gram.shape[0]):
+        a, b = gram[t, j], gram[t, k]
+        gram[t, j], gram[t, k] = c * a + s * b, c * b - s * a
+
+
+@jit
+def _redraw(p, j, k, angle, change, n, frame, odds, problem, excess, rows, work, key):
+    """Pattern and loadings of both factors on the gathered features, given the angle; the scores are turned already."""
+    axes = _axes(angle, frame)
+    c, s, gram = math.cos(change), math.sin(change), problem.gram
+    for i in range(n):
+        d = rows[i]
+        position = FEATURES + 2 * d
+        first, second, both, _ = _choices(i, axes, odds, work)
+        u = uniform_pair(key, p, position)[0] * (first + second + both)
+        one, two = u >= second, u < second or u >= second + first
+        tau = work[2, i]
+        b, b_too = (
+            tau * (axes[0] * work[0, i] + axes[1] * work[1, i]),
+            tau * (axes[0] * work[1, i] - axes[1] * work[0, i]),
+        )
+        p_one, p_two, r = work[3, i] + tau * axes[2], work[4, i] + tau * axes[4], tau * axes[3]
+        new, new_too = 0.0, 0.0
+        if two:
+            # the second given the pattern, the first integrated out if it is in use
+            precision, mean = p_two, b_too
+            if one:
+                precision, mean = p_two - r * r / p_one, b_too - r * b / p_one
+            new_too = mean / precision + normal_at(key, p, position + 1) / math.sqrt(precision)
+        if one:
+            new = (b - r * new_too) / p_one + normal_at(key, p, position) / math.sqrt(p_one)
+        g, h = problem.loadings[d, j], problem.loadings[d, k]
+        more, more_too = new - (c * g + s * h), new_too - (c * h - s * g)
+        problem.usage[j] += int(one) - int(problem.active[d, j])
+        problem.usage[k] += int(two) - int(problem.active[d, k])
+        problem.active[d, j], problem.active[d, k] = one, two
+        problem.loadings[d, j], problem.loadings[d, k] = new, new_too
+        for t in range(np.uint64(gram.shape[0])):
+            excess[d, t] -= more * gram[j, t] + more_too * gram[k, t]
+
+
+@jit
+def rotate_pairs(problem, excess, pairs, key):
+    """Try ``pairs`` of factors one after another; returns how many rotations were accepted.
+
+    ``excess`` is (Y − G Xᵀ) X, kept up to date.
+    """
+    n_features = problem.loadings.shape[0]
+    rows, work = np.empty(n_features, np.int64), np.empty((7, n_features))
+    grid, modes = np.empty(ROTATION_GRID), np.empty((ROTATION_MODES, 4))
+    accepted = 0
+    for p in range(pairs.shape[0]):
+        j, k = pairs[p, 0], pairs[p, 1]
+        n, angle, frame = _gather(j, k, problem, excess, rows, work)
+        odds = math.exp(problem.logit[j]), math.exp(problem.logit[k])
+        number = _modes(n, frame, odds, work, grid, modes)
+        which, accept = uniform_pair(key, p, 1)
+        new = math.pi * uniform_pair(key, p, 0)[0]
+        for m in range(number):
+            if 0.0 <= which < modes[m, 0]:
+                new = modes[m, 1] + modes[m, 2] * normal_at(key, p, 2)
+            which -= modes[m, 0]
+        ratio = log_rotation(new, n, frame, odds, work) - log_rotation(angle, n, frame, odds, work)
+        ratio += _log_proposal(angle, number, modes) - _log_proposal(new, number, modes)
+        if math.log(accept) < ratio:
+            accepted += 1
+        else:
+            new = angle
+        _turn(j, k, new - angle, problem, excess)
+        _redraw(p, j, k, new, new - angle, n, frame, odds, problem, excess, rows, work, key)
+    return accepted

@@ -1,0 +1,38 @@
+"""Scores of two factors rotated into each other, and their loadings drawn anew."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nsfa.model.spec import ModelSpec
+from nsfa.moves.loadings import draw_anchors, draw_logits
+from nsfa.moves.tilt import change_pairs, choose_pairs
+from nsfa.state import State
+from nsfa.stats import Stats
+
+# Random pairs tried at a time, per factor.
+PAIRS = 0.5
+
+
+def update_rotation_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+    """For random pairs (j, k): the angle of (x_j, x_k), and all (z, g) of the features that use either, in one block.
+
+    Rotated scores are as probable as before. Which features use at least one of the two is held; each may use the
+    first, the second or both, and with their loadings summed out the angle θ has the density
+    p(θ) ∝ Π_d [first_d(θ) + second_d(θ) + both_d(θ)]. It is sought out on a half circle in the frame of the pair's
+    principal axes, which does not depend on θ, and proposed from normals near its highest modes; then z and g are
+    drawn. Tilts would have to pass from one rotation to another through scores that are correlated.
+    The factors' probabilities are drawn with anchors, as in the parallel sweep. Missing entries are drawn first and
+    forgotten afterwards. Changes ``scores``, ``loadings``, ``active``, ``usage``; the statistics are brought up to
+    date. Cost O(D K²).
+    """
+    if state.n_factors > 1:
+        anchor, logit = draw_anchors(state, rng)
+        change_pairs(state, stats, anchor, logit, choose_pairs(logit[0], PAIRS, rng), stats.kernels.rotate, rng)
+
+
+def update_rotation_finite(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+    """The same with K fixed: no anchors, a factor may lose its last loading."""
+    if state.n_factors > 1:
+        anchor, logit = np.full(state.n_factors, -1, dtype=np.int64), draw_logits(state, rng)
+        change_pairs(state, stats, anchor, logit, choose_pairs(logit[0], PAIRS, rng), stats.kernels.rotate, rng)

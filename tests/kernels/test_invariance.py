@@ -1,0 +1,83 @@
+"""Kernels run on a fixed small problem, again and again, against their target by numerical integration.
+
+Joint-distribution tests see little of a proposal that is forgotten in the ratio when the target is nearly flat; here it
+is not.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats as distributions
+
+from nsfa.kernels import Doublets, Tilts, get_kernels
+from nsfa.kernels.rotation_kernels import _gather, log_rotation
+
+
+def test_rotations_leave_the_density_of_the_angle_alone(rng):
+    """Five features of two factors: the angle in the pair's own frame, and how often each pattern occurs."""
+    X = rng.normal(size=(12, 2))
+    G = np.array([[0.8, 0.0], [0.6, 0.3], [0.0, 0.7], [0.5, -0.5], [0.2, 0.4]])
+    Y = G @ X.T + 0.7 * rng.normal(size=(5, 12))
+    active = G != 0
+    tau, slab, logit, anchor = np.full(5, 1.5), np.array([[2.0, 0.7]]), np.array([-0.5, 0.8]), np.full(2, -1)
+    problem = Tilts(X, X.T @ X, Y @ X, G, active, active.sum(axis=0), tau, slab, logit, anchor)
+    rows, work = np.empty(5, np.int64), np.empty((7, 5))
+    odds = math.exp(logit[0]), math.exp(logit[1])
+    found = []
+    for key in range(20_000):
+        get_kernels().rotate(problem, np.array([[0, 1]]), key)
+        n, angle, frame = _gather(0, 1, problem, problem.cross - problem.loadings @ problem.gram, rows, work)
+        found.append(angle % np.pi)
+    grid = np.linspace(0, np.pi, 2001)
+    logs = np.array([log_rotation(angle, n, frame, odds, work) for angle in grid])
+    density = np.exp(logs - logs.max())
+    assert density.min() < 0.2, "a flat density would not notice a forgotten proposal"
+    share = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
+    # near-independent draws, but not quite
+    p = distributions.kstest(np.interp(found[::3], grid, share / share[-1]), "uniform").pvalue
+    assert p > 1e-3
+
+
+@pytest.mark.parametrize("slab", [(1.5, 0.7), (0.0, 2.0)], ids=["factor", "shared"])
+def test_doublets_leave_their_density_alone(slab, rng):
+    """Two features: how often there is one such factor and not none, and its correlation, against quadrature."""
+    both = rng.normal(size=8)
+    residual = np.stack([both + rng.normal(size=8), both + rng.normal(size=8)])
+    variance, noise_prior, log_rate = np.array([1.8, 1.5]), (2.0, 1.5), -2.5
+    state = residual.copy(), variance.copy(), np.zeros((0, 2), np.int64), np.zeros((0, 2)), np.zeros((0, 8))
+    number, correlation = [], []
+    for key in range(60_000):
+        problem = Doublets(*state[:2], np.full(2, 1e-9), *state[2:], log_rate, noise_prior, slab)
+        new = get_kernels().draw_doublets(problem, 3, key)
+        kept = [np.concatenate([old[new.kept], more]) for old, more in zip(state[2:], new[1:], strict=True)]
+        state = problem.residual, problem.noise_variance, *kept
+        number.append(len(kept[0]))
+        if number[-1] == 1:
+            correlation.append(kept[1][0].prod() / np.sqrt(variance.prod()))
+    g = np.linspace(-1, 1, 401)[1:-1]
+    first, second = np.meshgrid(g * np.sqrt(variance[0]), g * np.sqrt(variance[1]), indexing="ij")
+    shape, rate = slab
+    law = (
+        distributions.multivariate_t(shape=rate / shape * np.eye(2), df=2 * shape)
+        if shape
+        else distributions.multivariate_normal(cov=np.eye(2) / rate)
+    )
+    noise = distributions.invgamma(noise_prior[0], scale=noise_prior[1])
+    logs = log_rate + law.logpdf(np.stack([first, second], axis=-1))
+    for value, whole in ((first, variance[0]), (second, variance[1])):
+        logs = logs + noise.logpdf(whole - value**2) - noise.logpdf(whole)
+    rho = first * second / np.sqrt(variance.prod())
+    a, b = ((residual**2).sum(axis=1) / variance).tolist()
+    c = residual[0] @ residual[1] / np.sqrt(variance.prod())
+    logs = logs - 4 * np.log(1 - rho**2) + 0.5 * (a + b) - 0.5 * (a + b - 2 * rho * c) / (1 - rho**2)
+    weight = np.exp(logs) * (first[1, 0] - first[0, 0]) * (second[0, 1] - second[0, 0])
+    number, once = np.array(number), np.mean(np.array(number) == 1)
+    odds = once / np.mean(number == 0)
+    assert 0.1 < once < 0.9
+    blocks = np.array([np.mean(part == 1) / np.mean(part == 0) for part in np.array_split(number, 30)])
+    assert abs(odds - weight.sum()) < 4 * blocks.std() / np.sqrt(30)
+    parts = np.array([part.mean() for part in np.array_split(correlation, 30)])
+    assert abs(parts.mean() - (rho * weight).sum() / weight.sum()) < 4 * parts.std() / np.sqrt(30)
+    squares = np.array([(part**2).mean() for part in np.array_split(correlation, 30)])
+    assert abs(squares.mean() - (rho**2 * weight).sum() / weight.sum()) < 4 * squares.std() / np.sqrt(30)
