@@ -252,7 +252,7 @@ def test_chains_that_start_empty_or_with_the_paper_s_moves_or_without_warm_up_st
 
 
 def test_pairs_can_be_chosen_when_every_factor_is_empty(rng):
-    pairs = choose_pairs(np.full(3, -1e4), 2, rng)
+    pairs = choose_pairs(np.full(3, -1e4), 6, rng)
     assert pairs.shape[1] == 2 and (pairs[:, 0] != pairs[:, 1]).all() and set(pairs.ravel()) == {0, 1, 2}
 
 
@@ -268,7 +268,8 @@ def test_sweeps_per_draw_by_the_size_of_the_table(shape, thin, with_holes, rng):
 
 
 @pytest.mark.parametrize(
-    ("shape", "tune"), [((100, 100), 500), ((500, 600), 500), ((108, 12558), 110), ((800, 2000), 100)]
+    ("shape", "tune"),
+    [((100, 100), 250), ((150, 100), 500), ((500, 600), 500), ((108, 12558), 110), ((800, 2000), 100)],
 )
 def test_warm_up_by_the_size_of_the_table(shape, tune):
     data = observe(np.random.default_rng(0).normal(size=shape))
@@ -281,11 +282,14 @@ def test_which_moves_a_sweep_has():
     for spec in (preset("nsfa"), preset("sfa", n_components=2), preset("nsfa", noise="isotropic")):
         marginal, moves = schedule.build_marginal(spec, data), schedule.build(spec, 10)
         every = {m.__name__ for m in marginal + moves}
-        assert {m.__name__ for m in schedule.of_sweep(5, marginal, moves)} == every
-        assert {m.__name__ for m in schedule.of_sweep(300, marginal, moves)} == every
-        assert {m.__name__ for m in schedule.of_sweep(4, marginal, moves)} == every - {"update_doublet"}
+        assert {m.__name__ for m in schedule.of_sweep(5, 200, marginal, moves)} == every
+        assert {m.__name__ for m in schedule.of_sweep(300, 200, marginal, moves)} == every
+        assert {m.__name__ for m in schedule.of_sweep(4, 200, marginal, moves)} == every - {
+            m.__name__ for m in schedule.RARE
+        }
         between = {m.__name__ for m in moves} - {"update_shear"}
-        assert {m.__name__ for m in schedule.of_sweep(301, marginal, moves)} == between
+        assert {m.__name__ for m in schedule.of_sweep(301, 200, marginal, moves)} == between
         assert ("update_doublet" in every) == (spec == preset("nsfa"))
+    assert [schedule.early_sweeps(tune) for tune in (0, 100, 250, 500, 1000)] == [0, 40, 100, 200, 200]
     plain = schedule.build(preset("nsfa", moves="plain"), 10)
-    assert schedule.of_sweep(301, (), plain) == plain
+    assert schedule.of_sweep(301, 200, (), plain) == plain

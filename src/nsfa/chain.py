@@ -26,8 +26,8 @@ _CARRIED = ("number", "seconds")
 # Sweeps per kept draw where the user does not say: one up to twice ``SMALL`` entries and from half of ``LARGE`` on, at
 # most seven in between.
 SMALL, LARGE = 7_000, 400_000
-# Warm-up where the user does not say: ``TUNE`` sweeps; in tables with more than ``WORK`` / ``TUNE`` entries as many as
-# go through ``WORK`` entries, but at least ``LEAST_TUNE``.
+# Warm-up where the user does not say: ``TUNE`` sweeps; half of that in small tables; in those with more than ``WORK`` /
+# ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
 TUNE, LEAST_TUNE, WORK = 500, 100, 150_000_000
 
 
@@ -61,8 +61,9 @@ class Length:
 
 
 def default_tune(data: Observed) -> int:
-    """Warm-up sweeps by the table's size: in very large ones what takes less than a minute on two cores."""
-    return int(min(TUNE, max(LEAST_TUNE, WORK // max(1, data.shape[0] * data.shape[1]))))
+    """Warm-up sweeps by the table's size: fewer in small ones, in very large ones what takes less than a minute."""
+    entries = max(1, data.shape[0] * data.shape[1])
+    return TUNE // 2 if entries <= 2 * SMALL else min(TUNE, max(LEAST_TUNE, WORK // entries))
 
 
 def default_thin(data: Observed) -> int:
@@ -102,6 +103,7 @@ class Chain:
         # Without those moves, factors that the noise hides would take long to come back. Chains that start empty find
         # strong factors first anyhow; they stay cold, so that not all chains come the same way.
         self.annealed = schedule.annealed_sweeps(tune) if self.marginal_moves and (start or spec.n_components) else 0
+        self.early = schedule.early_sweeps(tune)
         self.number = 0
         self.seconds = 0.0
         self.state = initial_state(data, spec, rng, start)
@@ -136,7 +138,7 @@ class Chain:
         births = BirthInfo(0, 0)
         self.number += 1
         self._raise_noise()
-        for move in schedule.of_sweep(self.number, self.marginal_moves, self.moves):
+        for move in schedule.of_sweep(self.number, self.early, self.marginal_moves, self.moves):
             info = move(self.state, self.stats, self.spec, self.rng)
             self._raise_noise()
             if isinstance(info, BirthInfo):

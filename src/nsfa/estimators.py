@@ -229,7 +229,7 @@ class NSFA(_FactorModel):
     Parameters
     ----------
     chains, tune, draws, thin
-        Chains, warm-up sweeps (None: 500, fewer in tables of more than 300,000 entries), kept draws per chain, and
+        Chains, warm-up sweeps (None: 100 to 500, by the table's size), kept draws per chain, and
         sweeps per kept draw (None: 1 to 7, by the table's size).
     random_state, n_jobs
         Seed, and how many chains run at once (None: one per core). The seed alone decides the draws.

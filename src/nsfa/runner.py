@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from queue import SimpleQueue
@@ -312,11 +312,12 @@ def _gather(
 ) -> list[ChainResult]:
     """Wait for all chains; on Ctrl-C ask them to stop after their sweep and collect what they have."""
     try:
-        while not all(future.done() for future in futures):
+        waiting = True
+        while waiting:
             poll()
-            if any(future.done() and future.exception() for future in futures):
-                break
-            time.sleep(0.005)
+            # each look takes the interpreter from a chain that runs here
+            done, rest = wait(futures, _REPORT_EVERY / 2, FIRST_EXCEPTION)
+            waiting = bool(rest) and not any(future.exception() for future in done)
     except KeyboardInterrupt:
         stop()
         for future in futures:

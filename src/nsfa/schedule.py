@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -34,14 +35,19 @@ Move = Callable[[State, Stats, ModelSpec, np.random.Generator], Any]
 # From this many features on, drawing the factors' probabilities and sweeping rows in parallel gives more effective
 # samples per second on two cores than the collapsed sweep, which mixes better but is sequential (docs/performance.md).
 PARALLEL_FROM = 3000
-# Sweeps with the scores integrated out find the plateau; after that their cost is paid back by every fifth alone.
+# Sweeps with the scores integrated out find the plateau; after that their cost is paid back by every fifth alone. At
+# most so many, and so much of the warm-up.
 MARGINAL_EARLY = 200
+MARGINAL_SHARE = 0.4
 MARGINAL_PERIOD = 5
 # Warm-up begins with noise that falls from far above the data's variance: broad factors find their places before weak
 # ones settle around them. At most so many sweeps, a fifth of the warm-up, and none of a short one.
 ANNEALED = 100
 SHORT_TUNE = 100
 LEAST_PRECISION, MOST_PRECISION = 0.2, 100.0
+
+
+RARE = (doublet.update_doublet, rotation.update_rotation_buffet, rotation.update_rotation_finite)
 
 
 def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
@@ -97,15 +103,21 @@ def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
     return *before, *pairs, *([doublet.update_doublet] if own_noise else [])
 
 
-def of_sweep(number: int, marginal: tuple[Move, ...], moves: tuple[Move, ...]) -> tuple[Move, ...]:
-    """The moves of sweep ``number`` (from 1): the marginal ones precede all early sweeps, and every fifth of all.
+def early_sweeps(tune: int) -> int:
+    """How many sweeps all have the marginal moves, of a chain with ``tune`` warm-up sweeps."""
+    return min(MARGINAL_EARLY, math.ceil(MARGINAL_SHARE * tune))
 
-    Not all in all: factors of two features can wait for a fifth sweep, and shears, which mix well, for marginal moves.
+
+def of_sweep(number: int, early: int, marginal: tuple[Move, ...], moves: tuple[Move, ...]) -> tuple[Move, ...]:
+    """The moves of sweep ``number`` (from 1): the marginal ones precede ``early`` sweeps, and every fifth of all.
+
+    Not all in all: rotations and factors of two features wait for a fifth sweep, shears, which mix well, for marginal
+    moves.
     """
     if not marginal or number % MARGINAL_PERIOD == 0:
         return marginal + moves
-    if number <= MARGINAL_EARLY:
-        return tuple(move for move in marginal + moves if move is not doublet.update_doublet)
+    if number <= early:
+        return tuple(move for move in marginal + moves if move not in RARE)
     return tuple(move for move in moves if move is not shear.update_shear)
 
 

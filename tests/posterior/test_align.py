@@ -3,8 +3,8 @@ import pytest
 from scipy.stats import ortho_group
 
 from nsfa.draws.draw import Draw
+from nsfa.model.rotate import varimax
 from nsfa.posterior.align import SAME, align
-from nsfa.posterior.rotate import varimax
 
 
 def draw_of(loadings, log_joint=0.0):

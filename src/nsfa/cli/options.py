@@ -96,7 +96,7 @@ class SamplingOptions:
 
     chains: Annotated[int, _option(SAMPLING, "Independent chains.", min=1)] = 4
     tune: Annotated[
-        int | None, _option(SAMPLING, "Warm-up sweeps per chain, not kept: 500, fewer in very large tables.", min=0)
+        int | None, _option(SAMPLING, "Warm-up sweeps per chain, not kept; if not given, by the table's size.", min=0)
     ] = None
     draws: Annotated[int, _option(SAMPLING, "Draws to keep per chain.", min=1)] = 500
     thin: Annotated[

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
-from nsfa.kernels.streams import DOUBLET_SPREAD, FEATURES, LARGEST_CORRELATION, LARGEST_LOG_WEIGHT
+from nsfa.kernels.streams import DOUBLET_SPREAD, FEATURES, LARGEST_CORRELATION
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -21,10 +21,12 @@ def partner_weights(residual, power, d, out):
     n, total = residual.shape[1], 0.0
     for e in range(out.shape[0]):
         square = product[e] * product[e] / max(power[d] * power[e], 1e-300)
-        out[e] = math.exp(min(-0.25 * n * math.log1p(-min(square, 0.999999)), LARGEST_LOG_WEIGHT))
-        if e == d:
-            out[e] = 0.0
+        weight = 1.0 + 0.25 * n * square
+        weight *= weight
+        out[e] = weight * weight
         total += out[e]
+    total -= out[d]
+    out[d] = 0.0
     return total
 
 

@@ -13,7 +13,6 @@ from nsfa.kernels.streams import (
     DOUBLET_SPREAD,
     FEATURES,
     LARGEST_CORRELATION,
-    LARGEST_LOG_WEIGHT,
     normals_at,
     uniform_pairs,
 )
@@ -137,8 +136,7 @@ def log_birth_ratio(problem: Doublets, d: int, e: int, variance: Floats, rho: fl
 def _partners(residual: Floats, d: int) -> Floats:
     """Probabilities (D,) of the features to be tried beside feature d."""
     power = (residual**2).sum(axis=1)
-    square = np.minimum((residual @ residual[d]) ** 2 / (power * power[d]), 0.999999)
-    weight = np.exp(np.minimum(-0.25 * residual.shape[1] * np.log1p(-square), LARGEST_LOG_WEIGHT))
+    weight = (1 + 0.25 * residual.shape[1] * (residual @ residual[d]) ** 2 / (power * power[d])) ** 4
     weight[d] = 0.0
     out: Floats = weight / weight.sum()
     return out

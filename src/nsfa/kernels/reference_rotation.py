@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from nsfa.kernels.streams import (
     FEATURES,
     ROTATION_BEND,
+    ROTATION_DEPTH,
     ROTATION_FLOOR,
     ROTATION_GRID,
     ROTATION_MODES,
@@ -41,7 +42,7 @@ def turn(angle: float) -> Floats:
 
 def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
     """Pair number p of ``moves.rotation``: propose, decide, and draw the loadings anew. Returns 1 if accepted."""
-    pair = [j, k]
+    pair = np.array([j, k])
     rows = np.flatnonzero(problem.active[:, pair].any(axis=1))
     rest = problem.cross - problem.loadings @ problem.gram
     products = (rest[:, pair] + problem.loadings[:, pair] @ problem.gram[np.ix_(pair, pair)])[rows]
@@ -88,7 +89,7 @@ def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
         # the last loading first, then the first given it
         drawn = mean + np.linalg.solve(np.linalg.cholesky(precision).T, noise)
         problem.loadings[d, pair] = 0.0
-        problem.loadings[d, np.array(pair)[used]] = drawn
+        problem.loadings[d, pair[used]] = drawn
         problem.usage[pair] += used.astype(np.int64) - problem.active[d, pair]
         problem.active[d, pair] = used
     step = np.eye(len(problem.gram))
@@ -103,7 +104,8 @@ def _modes(f: Callable[[float], float]) -> list[_Mode]:
     """Normals near the highest modes of a log density on the half circle."""
     spacing = np.pi / ROTATION_GRID
     grid = np.array([f(i * spacing) for i in range(ROTATION_GRID)])
-    peaks = np.flatnonzero((grid >= np.roll(grid, 1)) & (grid >= np.roll(grid, -1)))
+    high = grid >= grid.max() - ROTATION_DEPTH
+    peaks = np.flatnonzero(high & (grid >= np.roll(grid, 1)) & (grid >= np.roll(grid, -1)))
     found = []
     for best in peaks[np.argsort(-grid[peaks], kind="stable")][:ROTATION_MODES]:
         centre, height, bend = best * spacing, grid[best], 1.0

@@ -12,6 +12,7 @@ from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
 from nsfa.kernels.streams import (
     FEATURES,
     ROTATION_BEND,
+    ROTATION_DEPTH,
     ROTATION_FLOOR,
     ROTATION_GRID,
     ROTATION_MODES,
@@ -103,7 +104,7 @@ def _modes(n, frame, odds, work, grid, modes):
     spacing = math.pi / ROTATION_GRID
     for i in range(ROTATION_GRID):
         grid[i] = log_rotation(i * spacing, n, frame, odds, work)
-    number, top = 0, -np.inf
+    number, top, highest = 0, -np.inf, -np.inf
     for _ in range(ROTATION_MODES):
         best = -1
         for i in range(ROTATION_GRID):
@@ -113,7 +114,8 @@ def _modes(n, frame, odds, work, grid, modes):
                 fresh = fresh and modes[m, 3] != i
             if peak and fresh and (best < 0 or grid[i] > grid[best]):
                 best = i
-        if best < 0:
+        highest = grid[best] if number == 0 else highest
+        if best < 0 or grid[best] < highest - ROTATION_DEPTH:
             break
         centre, height, bend = best * spacing, grid[best], 1.0
         for _ in range(ROTATION_ROUNDS):

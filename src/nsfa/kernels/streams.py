@@ -42,21 +42,22 @@ TILT_WEIGHTS = (0.2, 0.3, 0.5)
 TILT_ROUNDS = 3
 TILT_FAR = 250.0
 TILT_BISECTIONS = 20
-# Rotations: modes are sought on so many angles of the half circle and followed, the highest so many, for so many rounds
-# of Newton's method with differences over the step; the proposal's normals are no wider than a curvature of BEND makes
-# them, weigh at least FLOOR times what the highest does for their width, and a share is uniform.
-ROTATION_GRID = 24
+# Rotations: modes are sought on so many angles of the half circle; the highest so many that are within DEPTH of the top
+# are followed for so many rounds of Newton's method with differences over the step. The proposal's normals are no wider
+# than a curvature of BEND makes them, weigh at least FLOOR times what the highest does for their width, and a share is
+# uniform.
+ROTATION_GRID = 20
 ROTATION_MODES = 4
+ROTATION_DEPTH = 40.0
 ROTATION_ROUNDS = 2
 ROTATION_STEP = 0.02
 ROTATION_BEND = 20.0
 ROTATION_FLOOR = 0.02
 ROTATION_UNIFORM = 0.05
-# Factors of two features: the spread of a proposed correlation in units of its standard error, where the residuals'
-# correlations are cut off, and log weights of partners.
+# Factors of two features: the spread of a proposed correlation in units of its standard error, and where the residuals'
+# correlations are cut off.
 DOUBLET_SPREAD = 1.2
 LARGEST_CORRELATION = 0.95
-LARGEST_LOG_WEIGHT = 30.0
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.
 WIDTH = 0.2
 MOST_STEPS = 20

@@ -16,9 +16,10 @@ from nsfa.moves.precisions import slab_posterior
 from nsfa.state import State
 from nsfa.stats import Stats
 
-# Attempts at a time: so many per factor, and one per so many features.
-ATTEMPTS = 2
-FEATURES_EACH = 5
+# Attempts at a time: one per so many features, but no more than so many per factor, so that in long tables they cost
+# about what the rows do.
+FEATURES_EACH = 2
+PER_FACTOR = 2
 
 
 def update_doublet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
@@ -49,7 +50,7 @@ def update_doublet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.G
         noise_prior=(spec.priors.noise.shape, state.noise_rate),
         slab=(0.0, float(state.loading_precision)) if shared else (spec.priors.loading_shape, state.loading_rate),
     )
-    attempts = ATTEMPTS * state.n_factors + -(-n_features // FEATURES_EACH)
+    attempts = max(1, min(n_features // FEATURES_EACH, PER_FACTOR * state.n_factors))
     found = stats.kernels.draw_doublets(problem, attempts, fresh_key(rng))
     if not found.kept.all() or len(found.feature):
         state.noise_precision = 1.0 / problem.noise_variance

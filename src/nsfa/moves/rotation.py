@@ -10,8 +10,9 @@ from nsfa.moves.tilt import change_pairs, choose_pairs
 from nsfa.state import State
 from nsfa.stats import Stats
 
-# Random pairs tried at a time, per factor.
-PAIRS = 0.5
+# Random pairs tried at a time: so many, and one more for so many factors.
+PAIRS = 10
+FACTORS_EACH = 5
 
 
 def update_rotation_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
@@ -28,11 +29,27 @@ def update_rotation_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.
     """
     if state.n_factors > 1:
         anchor, logit = draw_anchors(state, rng)
-        change_pairs(state, stats, anchor, logit, choose_pairs(logit[0], PAIRS, rng), stats.kernels.rotate, rng)
+        change_pairs(
+            state,
+            stats,
+            anchor,
+            logit,
+            choose_pairs(logit[0], PAIRS + state.n_factors // FACTORS_EACH, rng),
+            stats.kernels.rotate,
+            rng,
+        )
 
 
 def update_rotation_finite(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
     """The same with K fixed: no anchors, a factor may lose its last loading."""
     if state.n_factors > 1:
         anchor, logit = np.full(state.n_factors, -1, dtype=np.int64), draw_logits(state, rng)
-        change_pairs(state, stats, anchor, logit, choose_pairs(logit[0], PAIRS, rng), stats.kernels.rotate, rng)
+        change_pairs(
+            state,
+            stats,
+            anchor,
+            logit,
+            choose_pairs(logit[0], PAIRS + state.n_factors // FACTORS_EACH, rng),
+            stats.kernels.rotate,
+            rng,
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -36,14 +35,18 @@ def update_tilt_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.rand
     """
     if state.n_factors > 1:
         anchor, logit = draw_anchors(state, rng)
-        change_pairs(state, stats, anchor, logit, choose_pairs(logit[0], PAIRS, rng), stats.kernels.tilt, rng)
+        change_pairs(
+            state, stats, anchor, logit, choose_pairs(logit[0], PAIRS * state.n_factors, rng), stats.kernels.tilt, rng
+        )
 
 
 def update_tilt_finite(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
     """The same with K fixed: no anchors, a factor may lose its last loading."""
     if state.n_factors > 1:
         anchor, logit = np.full(state.n_factors, -1, dtype=np.int64), draw_logits(state, rng)
-        change_pairs(state, stats, anchor, logit, choose_pairs(logit[0], PAIRS, rng), stats.kernels.tilt, rng)
+        change_pairs(
+            state, stats, anchor, logit, choose_pairs(logit[0], PAIRS * state.n_factors, rng), stats.kernels.tilt, rng
+        )
 
 
 def change_pairs(
@@ -76,8 +79,8 @@ def change_pairs(
         stats.refresh(state)
 
 
-def choose_pairs(logit: Floats, per_factor: float, rng: np.random.Generator) -> Ints:
-    """Pairs (P, 2) of different factors, in part uniform, in part by the factors' prior probabilities.
+def choose_pairs(logit: Floats, number: int, rng: np.random.Generator) -> Ints:
+    """At most ``number`` pairs (P, 2) of different factors, in part uniform, in part by their prior probabilities.
 
     Broad factors are few and their rotations matter most. The probabilities are those drawn for the move, which it
     leaves alone, so that a pair is as likely to be chosen before as after.
@@ -86,8 +89,6 @@ def choose_pairs(logit: Floats, per_factor: float, rng: np.random.Generator) -> 
     # never all zero: with K fixed every factor may be empty
     weight = expit(logit) + np.finfo(float).tiny
     upto = ((1 - UNIFORM) * weight / weight.sum() + UNIFORM / n_factors).cumsum()
-    pairs = np.minimum(
-        upto.searchsorted(rng.random((math.ceil(per_factor * n_factors), 2)), side="right"), n_factors - 1
-    )
+    pairs = np.minimum(upto.searchsorted(rng.random((number, 2)), side="right"), n_factors - 1)
     out: Ints = pairs[pairs[:, 0] != pairs[:, 1]]
     return out

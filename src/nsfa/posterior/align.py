@@ -73,7 +73,8 @@ def align(draws: Sequence[Draw], dense: bool) -> Alignment:
     wanted = min(PIVOT_DRAWS, max(PIVOT_ENTRIES // size, _LEAST_DRAWS), len(draws))
     some = np.unique(np.linspace(0, len(draws) - 1, wanted).astype(int))
     pivot = _find_pivot(loadings, some, _start(draws))
-    matches = [_match(pivot, loadings(i)) for i in range(len(draws))]
+    single: Any = pivot.astype(np.float32)
+    matches = [_match(single, loadings(i)) for i in range(len(draws))]
     return Alignment(pivot, tuple(m[0] for m in matches), tuple(m[1] for m in matches), tuple(rotation))
 
 
@@ -180,10 +181,12 @@ def _match(pivot: Floats, g: Floats) -> tuple[Ints, Floats]:
     factor, sign = np.full(g.shape[1], -1), np.ones(g.shape[1])
     if pivot.shape[1] == 0 or g.shape[1] == 0:
         return factor, sign
-    norm = np.linalg.norm(g, axis=0)
-    cosine = pivot.astype(g.dtype).T @ g / np.where(norm > 0, norm, 1.0)
+    norm = np.sqrt(np.einsum("dk,dk->k", g, g))
+    norm[norm == 0] = 1.0
+    cosine = pivot.astype(g.dtype, copy=False).T @ g / norm
     # below SAME a pair is worth nothing, so that it cannot displace a true one
-    worth = np.where(np.abs(cosine) >= SAME, np.abs(cosine), 0.0)
+    worth = np.abs(cosine)
+    worth[worth < SAME] = 0.0
     rows, columns = linear_sum_assignment(-worth)
     good = worth[rows, columns] > 0
     factor[columns[good]] = rows[good]

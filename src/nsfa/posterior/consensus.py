@@ -105,9 +105,20 @@ class _Aligned:
 
     def __init__(self, draws: Sequence[Draw], alignment: Alignment, keep: Ints) -> None:
         self.draws, self.alignment, self.keep = draws, alignment, keep
+        # small draws are gone through more than once
+        self._small = 8 * len(draws) * draws[0].shape[0] * len(keep) <= INTERVAL_BYTES
+        self._made: dict[int, tuple[Floats, Bools]] = {}
 
     def loadings(self, i: int) -> tuple[Floats, Bools]:
         """Draw i on the model's scale (D, K), and which factors it contains (K,)."""
+        if i in self._made:
+            return self._made[i]
+        made = self._make(i)
+        if self._small:
+            self._made[i] = made
+        return made
+
+    def _make(self, i: int) -> tuple[Floats, Bools]:
         own, where, sign = self.alignment.columns(i, self.keep)
         out = np.zeros((self.draws[i].shape[0], len(self.keep)))
         out[:, where] = rotated(self.draws[i], self.alignment.rotation[i])[:, own] * sign
