@@ -47,9 +47,6 @@ SHORT_TUNE = 100
 LEAST_PRECISION, MOST_PRECISION = 0.2, 100.0
 
 
-RARE = (doublet.update_doublet, rotation.update_rotation_buffet, rotation.update_rotation_finite)
-
-
 def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
     """The moves of one sweep, in order. The choice depends on the model and the table's size, never on threads."""
     moves: list[Move] = []
@@ -111,13 +108,12 @@ def early_sweeps(tune: int) -> int:
 def of_sweep(number: int, early: int, marginal: tuple[Move, ...], moves: tuple[Move, ...]) -> tuple[Move, ...]:
     """The moves of sweep ``number`` (from 1): the marginal ones precede ``early`` sweeps, and every fifth of all.
 
-    Not all in all: rotations and factors of two features wait for a fifth sweep, shears, which mix well, for marginal
-    moves.
+    Not all in all: factors of two features can wait for a fifth sweep, and shears, which mix well, for marginal moves.
     """
     if not marginal or number % MARGINAL_PERIOD == 0:
         return marginal + moves
     if number <= early:
-        return tuple(move for move in marginal + moves if move not in RARE)
+        return tuple(move for move in marginal + moves if move is not doublet.update_doublet)
     return tuple(move for move in moves if move is not shear.update_shear)
 
 

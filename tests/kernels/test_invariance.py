@@ -22,7 +22,7 @@ def test_rotations_leave_the_density_of_the_angle_alone(rng):
     active = G != 0
     tau, slab, logit, anchor = np.full(5, 1.5), np.array([[2.0, 0.7]]), np.array([-0.5, 0.8]), np.full(2, -1)
     problem = Tilts(X, X.T @ X, Y @ X, G, active, active.sum(axis=0), tau, slab, logit, anchor)
-    rows, work = np.empty(5, np.int64), np.empty((7, 5))
+    rows, work = np.empty(5, np.int64), np.empty((9, 5))
     odds = math.exp(logit[0]), math.exp(logit[1])
     found = []
     for key in range(20_000):

@@ -12,6 +12,7 @@ from nsfa.kernels.streams import (
     FEATURES,
     ROTATION_BEND,
     ROTATION_DEPTH,
+    ROTATION_FAR,
     ROTATION_FLOOR,
     ROTATION_GRID,
     ROTATION_MODES,
@@ -68,7 +69,30 @@ def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
     def log_density(angle: float) -> float:
         return float(sum(logsumexp([conditional(i, used, angle)[0] for used in _PATTERNS]) for i in range(len(rows))))
 
-    modes, now = _modes(log_density), -frame
+    def rough(angle: float) -> float:
+        """The same with (1 + x/256)^256 for the exponential, relative to the weight of both."""
+        total = 0.0
+        for i in range(len(rows)):
+            logs = np.array([conditional(i, used, angle)[0] for used in _PATTERNS])
+            size, fit = parts_of(i, angle)
+            x = np.maximum(fit - fit[2], -ROTATION_FAR)
+            with np.errstate(divide="ignore"):
+                total += fit[2] + np.log((np.where(np.isfinite(logs), np.exp(size), 0.0) * (1 + x / 256) ** 256).sum())
+        return float(total)
+
+    def parts_of(i: int, angle: float) -> tuple[Floats, Floats]:
+        """Log prior weights of the patterns with the slab's share, and the exponents that the data add."""
+        size, fit = np.zeros(3), np.zeros(3)
+        for m, used in enumerate(_PATTERNS):
+            precision = np.diag(slab[i][used]) + tau[i] * (turn(angle).T @ gram @ turn(angle))[np.ix_(used, used)]
+            b = tau[i] * (products[i] @ turn(angle))[used]
+            fit[m] = 0.5 * b @ np.linalg.solve(precision, b)
+            size[m] = problem.logit[pair][used].sum() + 0.5 * (
+                np.log(slab[i][used]).sum() - np.linalg.slogdet(precision)[1]
+            )
+        return size, fit
+
+    modes, now = _modes(rough), -frame
     which, accept = (float(x) for x in uniform_pairs(key, p, 1))
     edges = np.cumsum([mode.weight for mode in modes])
     chosen = int(np.searchsorted(edges, which, side="right"))

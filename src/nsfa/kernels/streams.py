@@ -42,13 +42,14 @@ TILT_WEIGHTS = (0.2, 0.3, 0.5)
 TILT_ROUNDS = 3
 TILT_FAR = 250.0
 TILT_BISECTIONS = 20
-# Rotations: modes are sought on so many angles of the half circle; the highest so many that are within DEPTH of the top
-# are followed for so many rounds of Newton's method with differences over the step. The proposal's normals are no wider
-# than a curvature of BEND makes them, weigh at least FLOOR times what the highest does for their width, and a share is
-# uniform.
+# Rotations: modes are sought on so many angles of the half circle, with exponents of at least −FAR; the highest so many
+# that are within DEPTH of the top are followed by so many rounds of Newton's method with differences over the step. The
+# proposal's normals are no wider than a curvature of BEND makes them, weigh at least FLOOR times what the highest does
+# for their width, and a share is uniform.
 ROTATION_GRID = 20
 ROTATION_MODES = 4
 ROTATION_DEPTH = 40.0
+ROTATION_FAR = 250.0
 ROTATION_ROUNDS = 2
 ROTATION_STEP = 0.02
 ROTATION_BEND = 20.0

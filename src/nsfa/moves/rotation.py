@@ -12,7 +12,7 @@ from nsfa.stats import Stats
 
 # Random pairs tried at a time: so many, and one more for so many factors.
 PAIRS = 10
-FACTORS_EACH = 5
+FACTORS_EACH = 2
 
 
 def update_rotation_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
