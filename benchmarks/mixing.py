@@ -9,6 +9,7 @@ numbers as csv, and a figure of the traces.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from nsfa import Priors
 from nsfa.chain import Chain, Length, chain_generator
 from nsfa.data import observe
 from nsfa.datasets import fetch_breast, fetch_ecoli, fetch_prostate, make_sparse_factors
+from nsfa.draws.draw import feature_pairs
 from nsfa.kernels import get_kernels
 from nsfa.model import preset
 from nsfa.model.start import starting_factors
@@ -35,7 +37,7 @@ SCHEDULES = {
     "default": {},
 }
 # data set: warm-up sweeps, sweeps after it
-LENGTHS = {"synthetic": (500, 500), "ecoli": (500, 500), "breast": (500, 3500), "prostate": (150, 100)}
+LENGTHS = {"synthetic": (250, 500), "ecoli": (250, 500), "breast": (500, 6000), "prostate": (110, 100)}
 QUANTITIES = ("log p(Y|G,psi)", "K", "active", "alpha", "|GG'|", "cov 1", "cov 2", "cov 3", "cov 4", "cov 5")
 
 
@@ -59,7 +61,7 @@ def run_one(name: str, schedule: str, number: int, length: tuple[int, int]) -> R
     tune, sweeps = length
     data, spec = observe(table(name)), preset("nsfa", **SCHEDULES[schedule])
     start = starting_factors(preset("nsfa"), data.shape, number)
-    pairs = np.random.default_rng(0).integers(0, data.shape[0], (5, 2))
+    pairs = feature_pairs(data.shape[0])
     trace, seconds, draws = np.empty((tune + sweeps, len(QUANTITIES))), np.empty(tune + sweeps), []
     with threadpool_limits(1):
         chain = Chain(data, spec, get_kernels(), chain_generator(0, number), start, tune)
@@ -177,6 +179,7 @@ def main() -> None:
     for name in arguments.data.split(","):
         length = tuple(max(20, n // (10 if arguments.quick else 1)) for n in LENGTHS[name])
         for schedule in SCHEDULES:
+            print(f"{name}, {schedule}", file=sys.stderr)
             row, runs[name, schedule] = measure(name, schedule, length)
             rows.append(row)
     frame = pd.DataFrame(rows)

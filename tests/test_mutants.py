@@ -185,6 +185,18 @@ def doublet_with_the_rate_of_ordered_pairs(patch):
     patch.setattr(doublet, "log_pair_rate", lambda state, n: right(state, n) + math.log(2))
 
 
+def doublet_with_attempts_by_the_number_of_factors(patch):
+    """Each attempt is right, but states with many doublets get more of them and are left more often."""
+    move = doublet.update_doublet
+
+    def wrong(state, stats, spec, rng):
+        patch.setattr(doublet, "ATTEMPTS", 1 + 10 * int((state.usage == 2).sum()))
+        move(state, stats, spec, rng)
+
+    wrong.__name__ = move.__name__
+    patch.setattr(doublet, "update_doublet", wrong)
+
+
 def doublet_with_the_noise_density_of_precisions(patch):
     right = doublet.Doublets
     patch.setattr(
@@ -246,6 +258,7 @@ MUTANTS = [
     (split_with_the_rate_of_all_features, *SPLIT),
     (split_with_the_noise_density_of_precisions, *SPLIT),
     (doublet_with_the_rate_of_ordered_pairs, *DOUBLETS),
+    (doublet_with_attempts_by_the_number_of_factors, *DOUBLETS),
     (doublet_with_the_noise_density_of_precisions, *DOUBLETS),
     (doublet_with_the_slab_rate_read_as_scale, *DOUBLETS),
     (tilt_with_twice_the_slab_precision, *TILTS),

@@ -18,14 +18,15 @@ from nsfa.model.joint import log_likelihood, log_prior
 from nsfa.model.spec import ModelSpec
 from nsfa.model.start import initial_state, simple_structure, towards_data
 from nsfa.moves.births import BirthInfo
+from nsfa.moves.noise import LARGEST
 from nsfa.state import State
 from nsfa.stats import Stats
 
 # What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
 _CARRIED = ("number", "seconds")
-# Sweeps per kept draw where the user does not say: one up to twice ``SMALL`` entries and from half of ``LARGE`` on, at
-# most seven in between.
-SMALL, LARGE = 7_000, 400_000
+# Sweeps per kept draw where the user does not say: one up to about ``SMALL`` entries and from half of ``LARGE`` on, at
+# most twelve in between.
+SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
 # Warm-up where the user does not say: ``TUNE`` sweeps; half of that in small tables; in those with more than ``WORK`` /
 # ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
 TUNE, LEAST_TUNE, WORK = 500, 100, 150_000_000
@@ -63,17 +64,17 @@ class Length:
 def default_tune(data: Observed) -> int:
     """Warm-up sweeps by the table's size: fewer in small ones, in very large ones what takes less than a minute."""
     entries = max(1, data.shape[0] * data.shape[1])
-    return TUNE // 2 if entries <= 2 * SMALL else min(TUNE, max(LEAST_TUNE, WORK // entries))
+    return TUNE // 2 if entries <= SMALL else min(TUNE, max(LEAST_TUNE, WORK // entries))
 
 
 def default_thin(data: Observed) -> int:
     """Sweeps per kept draw that give a fit with default length a fair chance to converge, by the table's size.
 
     Small tables need one; larger ones have more factors, which change more slowly; in very large ones a sweep takes so
-    long that the choice is left to the user. With missing entries it takes two to three times as long: half as many.
+    long that the choice is left to the user. With missing entries it takes two to three times as long: a third as many.
     """
     entries = max(1, data.shape[0] * data.shape[1])
-    return max(1, min(entries // SMALL, LARGE // entries) // (1 if data.complete else 2))
+    return max(1, int(min((entries / SMALL) ** GROWTH, LARGE / entries) / (1 if data.complete else 3)))
 
 
 def chain_generator(seed: int | None, chain: int) -> np.random.Generator:
@@ -122,15 +123,15 @@ class Chain:
         error = self.rng.standard_normal(state.loadings.shape) / np.sqrt(n_samples + 1.0)
         fit = self.stats.cross / (n_samples + 1.0)
         state.loadings[:] = fit + error
-        if not self.marginal_moves:
-            variance = self.stats.power / self.stats.count
+        if self.spec.moves == "all" and not self.marginal_moves:
+            variance = np.maximum(self.stats.power / self.stats.count, 1.0 / LARGEST)
             residual = np.maximum(variance - (fit * fit).sum(axis=1), 0.1 * variance)
             rotation, kept = simple_structure(fit, residual, n_samples)
             state.active[:] = kept
             state.usage[:] = kept.sum(axis=0)
             state.scores[:] = state.scores @ rotation
             state.loadings[:] = np.where(kept, state.loadings @ rotation, 0.0)
-            state.noise_precision[:] = 1.0 / residual
+            state.noise_precision[:] = np.minimum(1.0 / residual, LARGEST)
             self.stats.refresh(state)
 
     def sweep(self) -> BirthInfo:

@@ -230,7 +230,7 @@ class NSFA(_FactorModel):
     ----------
     chains, tune, draws, thin
         Chains, warm-up sweeps (None: 100 to 500, by the table's size), kept draws per chain, and
-        sweeps per kept draw (None: 1 to 7, by the table's size).
+        sweeps per kept draw (None: 1 to 12, by the table's size).
     random_state, n_jobs
         Seed, and how many chains run at once (None: one per core). The seed alone decides the draws.
     concentration, stickiness

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, BrokenExecutor, Future, ThreadPoolExecutor, wait
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from queue import SimpleQueue
@@ -101,9 +101,9 @@ def sample(
 
     A chain's draws depend on (data, spec, seed, its number) alone. ``n_jobs`` chains run at once (None: as many as
     there are cores); cores left over speed up each chain. ``workers`` is "threads", "processes" or "auto": short runs
-    take turns in one thread, long ones go to processes, which take seconds to start but do not wait for each other.
-    ``monitor`` may be called from other threads. With a ``store``, whose lock the caller holds, chains go on from
-    what it has and leave their draws there instead of returning them.
+    take turns in one thread; of long ones one chain stays here and the others go to processes, which take seconds to
+    start. ``monitor`` may be called from other threads. With a ``store``, whose lock the caller holds, chains go on
+    from what it has and leave their draws there instead of returning them.
     """
     check_count("chains", chains)
     spec.check_shape(*data.shape)
@@ -245,6 +245,10 @@ def _run_in_processes(job: _Job, chains: int, at_once: int, monitor: Monitor) ->
             pool.submit(_wake, job.backend).add_done_callback(join)
         try:
             return _gather([waiting.submit(anywhere, chain) for chain in range(chains)], board.stop, forward)
+        except BaseException:
+            # leaving waits for the chains: they need not run to their end
+            board.stop()
+            raise
         finally:
             if job.data.values.size > _LARGE:
                 # workers that have seen a large table do not give its memory back while they wait
@@ -311,6 +315,7 @@ def _gather(
     futures: list[Future[ChainResult]], stop: Callable[[], None], poll: Callable[[], None]
 ) -> list[ChainResult]:
     """Wait for all chains; on Ctrl-C ask them to stop after their sweep and collect what they have."""
+    interrupted = False
     try:
         waiting = True
         while waiting:
@@ -319,6 +324,7 @@ def _gather(
             done, rest = wait(futures, _REPORT_EVERY / 2, FIRST_EXCEPTION)
             waiting = bool(rest) and not any(future.exception() for future in done)
     except KeyboardInterrupt:
+        interrupted = True
         stop()
         for future in futures:
             future.cancel()
@@ -329,7 +335,10 @@ def _gather(
     # also after an error: the others still write what they have
     wait([future for future in futures if not future.cancelled()])
     results = [
-        ChainResult(chain, [], finished=False) if future.cancelled() else future.result()
+        ChainResult(chain, [], finished=False)
+        # a terminal's Ctrl-C also ends workers that are idle or starting, and then their pool
+        if future.cancelled() or (interrupted and isinstance(future.exception(), BrokenExecutor))
+        else future.result()
         for chain, future in enumerate(futures)
     ]
     poll()

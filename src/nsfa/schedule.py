@@ -84,7 +84,7 @@ def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
 
 
 def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
-    """Moves before some sweeps: rows with the scores integrated out, the scores, tilts, and factors of two features.
+    """Moves before some sweeps: rows with the scores integrated out, the scores, pairs of factors, doublets.
 
     None for dense patterns, which mix well, for two-level ones and clustered scores, whose conditionals differ, and for
     tables that are sparse or so long that going through their rows one by one would cost more than it gives.
@@ -101,8 +101,8 @@ def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
 
 
 def early_sweeps(tune: int) -> int:
-    """How many sweeps all have the marginal moves, of a chain with ``tune`` warm-up sweeps."""
-    return min(MARGINAL_EARLY, math.ceil(MARGINAL_SHARE * tune))
+    """How many sweeps all have the marginal moves, of a chain with ``tune`` warm-up sweeps; the most where it is 0."""
+    return min(MARGINAL_EARLY, math.ceil(MARGINAL_SHARE * tune)) if tune else MARGINAL_EARLY
 
 
 def of_sweep(number: int, early: int, marginal: tuple[Move, ...], moves: tuple[Move, ...]) -> tuple[Move, ...]:

@@ -287,6 +287,16 @@ def test_pairs_of_factors(move, rows, anchored, rng):
     assert accepted[0] == accepted[1] > 2 and (results[0][4] != active).any()
 
 
+def test_rotations_of_factors_that_every_feature_uses(rng):
+    """Their odds may be beyond what a float holds; no feature may lose both factors, and none its anchor."""
+    for logit in (np.array([800.0, 0.0]), np.array([800.0, 800.0]), np.array([800.0, -800.0])):
+        G, X = rng.normal(size=(6, 2)), rng.normal(size=(9, 2))
+        active, Y = np.ones((6, 2), bool), G @ X.T
+        parts = [X, X.T @ X, Y @ X, G, active, active.sum(axis=0), np.ones(6), np.ones((1, 2)), logit]
+        get_kernels().rotate(Tilts(*parts, np.array([2, 4])), np.array([[0, 1]] * 20), 3)
+        assert active.any(axis=1).all() and active[2, 0] and active[4, 1] and np.isfinite(G).all()
+
+
 def test_shears(rng):
     X, G = rng.normal(size=(9, 5)), rng.normal(size=(7, 5))
     inside, precision = rng.random((5, 5)) < 0.5, rng.gamma(2, 1, 5)

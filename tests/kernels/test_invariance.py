@@ -4,14 +4,12 @@ Joint-distribution tests see little of a proposal that is forgotten in the ratio
 is not.
 """
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats as distributions
 
 from nsfa.kernels import Doublets, Tilts, get_kernels
-from nsfa.kernels.rotation_kernels import _gather, log_rotation
+from nsfa.kernels.rotation_kernels import _gather, log_rotation, pattern_weights
 
 
 def test_rotations_leave_the_density_of_the_angle_alone(rng):
@@ -23,7 +21,7 @@ def test_rotations_leave_the_density_of_the_angle_alone(rng):
     tau, slab, logit, anchor = np.full(5, 1.5), np.array([[2.0, 0.7]]), np.array([-0.5, 0.8]), np.full(2, -1)
     problem = Tilts(X, X.T @ X, Y @ X, G, active, active.sum(axis=0), tau, slab, logit, anchor)
     rows, work = np.empty(5, np.int64), np.empty((9, 5))
-    odds = math.exp(logit[0]), math.exp(logit[1])
+    odds = pattern_weights(*logit)
     found = []
     for key in range(20_000):
         get_kernels().rotate(problem, np.array([[0, 1]]), key)

@@ -49,7 +49,8 @@ def resume(
 
     def sampler(monitor: Any) -> Any:
         posterior = nsfa.resume(store, draws=draws, n_jobs=work.jobs, monitor=monitor)
-        change_config(out, {"sampling": {"draws": posterior.length.draws}}, also=("estimator",))
+        length = {name: getattr(posterior.length, name) for name in ("tune", "draws", "thin")}
+        change_config(out, {"sampling": length}, also=("estimator",))
         return posterior
 
     complete(out, sampler, config.get("sampling", {}).get("chains", 4), report_options(config), work)

@@ -138,15 +138,18 @@ def try_doublets(problem, attempts, key):
             place = math.atanh(rho)
             split = math.log(loading[old, 0] ** 2 / ends[0]) / math.log(rho * rho)
         log_proposal = -0.5 * LOG_2PI - math.log(spread) - 0.5 * ((place - centre) / spread) ** 2
-        ratio = -math.inf
-        if rho != 0.0 and rho * rho < 1.0:
+        ratio, possible = -math.inf, rho != 0.0 and rho * rho < 1.0
+        if not born:
+            # what no birth could have made does not die
+            possible = possible and variance[d] > problem.least[d] and variance[e] > problem.least[e]
+        if possible:
             ratio = log_birth_ratio(residual, d, e, ends, rho, split, log_choice, log_proposal, problem)
         if born:
             log_square = math.log(rho * rho) if rho != 0.0 else -math.inf
             first, second = math.exp(split * log_square), math.exp((1.0 - split) * log_square)
             new = ends[0] * (1.0 - first), ends[1] * (1.0 - second)
             least = min(new[0] - problem.least[d], new[1] - problem.least[e])
-            if least <= 0.0 or math.log(accept) >= ratio - math.log(number + 1.0):
+            if least <= 0.0 or not math.log(accept) < ratio - math.log(number + 1.0):
                 continue
             sign = 1.0 if side < 0.5 else -1.0
             loading[total, 0] = sign * math.sqrt(first * ends[0])
@@ -160,7 +163,7 @@ def try_doublets(problem, attempts, key):
                 scores[total, i] = mean + normal_at(key, attempt, FEATURES + 1 + i) / math.sqrt(precision)
             alive[number] = total
             number, total, at = number + 1, total + 1, number
-        elif math.log(accept) < math.log(number) - ratio:
+        elif possible and math.log(accept) < math.log(number) - ratio:
             variance[d], variance[e] = ends[0], ends[1]
             number -= 1
             alive[at] = alive[number]

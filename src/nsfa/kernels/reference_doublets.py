@@ -89,8 +89,9 @@ def _death(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> N
     variance = problem.noise_variance[both] + factor.loading**2
     rho = float(factor.loading.prod() / np.sqrt(variance.prod()))
     split = float(np.log(factor.loading[0] ** 2 / variance[0]) / np.log(rho**2))
+    possible = 0 < rho**2 < 1 and (problem.noise_variance[both] > problem.least[both]).all()
     ratio = log_birth_ratio(problem, *factor.feature, variance, rho, split) - np.log(len(alive))
-    if np.log(accept) < -ratio:
+    if possible and np.log(accept) < -ratio:
         problem.noise_variance[both] = variance
         last = alive.pop()
         if at < len(alive):

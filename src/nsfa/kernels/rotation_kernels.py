@@ -35,6 +35,13 @@ def _axes(angle, frame):
 
 
 @inline
+def pattern_weights(first, second):
+    """Prior weights, by the factors' logits, of using the first alone, the second alone and both; the largest is 1."""
+    most = max(first, second, first + second)
+    return math.exp(first - most), math.exp(second - most), math.exp(first + second - most)
+
+
+@inline
 def _choices(i, axes, odds, work):
     """Feature i's weights of the first factor alone, the second alone and both, all over e to the last value."""
     c, s, first, both, second = axes
@@ -48,7 +55,7 @@ def _choices(i, axes, odds, work):
     return (
         work[5, i] * odds[0] * math.sqrt(slab / p) * math.exp(alone - together),
         work[6, i] * odds[1] * math.sqrt(slab_too / q) * math.exp(other - together),
-        odds[0] * odds[1] * math.sqrt(slab * slab_too / det),
+        odds[2] * math.sqrt(slab * slab_too / det),
         together,
     )
 
@@ -93,7 +100,7 @@ def _roughly(angle, n, frame, odds, work):
         together = 0.5 * (b * b * q - 2.0 * b * b_too * r + b_too * b_too * p) / det
         one = work[5, i] * odds[0] * math.sqrt(slab / p) * _power(0.5 * b * b / p - together)
         two = work[6, i] * odds[1] * math.sqrt(slab_too / q) * _power(0.5 * b_too * b_too / q - together)
-        work[7, i] = one + two + odds[0] * odds[1] * math.sqrt(slab * slab_too / det)
+        work[7, i] = one + two + odds[2] * math.sqrt(slab * slab_too / det)
         work[8, i] = together
     total, product = 0.0, 1.0
     for i in range(n):
@@ -258,7 +265,7 @@ def rotate_pairs(problem, excess, pairs, key):
     for p in range(pairs.shape[0]):
         j, k = pairs[p, 0], pairs[p, 1]
         n, angle, frame = _gather(j, k, problem, excess, rows, work)
-        odds = math.exp(problem.logit[j]), math.exp(problem.logit[k])
+        odds = pattern_weights(problem.logit[j], problem.logit[k])
         number = _modes(n, frame, odds, work, grid, modes)
         which, accept = uniform_pair(key, p, 1)
         new = math.pi * uniform_pair(key, p, 0)[0]

@@ -106,7 +106,7 @@ class ModelSpec:
     concentration, stickiness: α and β of the buffet, each a number or "infer". β = 1 is the one-parameter process.
     spike, birth_scale: the birth proposal's extra mass π at one new factor and its factor s on the Poisson rate.
     sweep: "collapsed" (row after row), "parallel" (rows independent, exact), or "auto" (by size).
-    moves: "all", or "plain" for the paper's alone: no scale, no shear, no sweeps with the scores integrated out.
+    moves: "all", or "plain" for the paper's alone, with chains that start empty (docs/model.md).
     """
 
     name: str = "nsfa"

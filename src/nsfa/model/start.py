@@ -33,8 +33,8 @@ def starting_factors(spec: ModelSpec, shape: tuple[int, int], chain: int) -> int
 def initial_state(data: Observed, spec: ModelSpec, rng: np.random.Generator, n_factors: int = 0) -> State:
     """A state with ``n_factors`` factors where their number is inferred, else K; dense, with random scores.
 
-    Dense starts are shed by the sparse models as they go; an empty pattern would have to be filled entry by entry. The
-    loadings are still to be drawn. Rates start at their priors' means, other parameters at plain values.
+    Sparse models shed dense loadings as they go; an empty pattern would have to be filled entry by entry. The loadings
+    are still to be drawn. Rates start at their priors' means, other parameters at plain values.
     """
     n_features, n_samples = data.shape
     n_factors = int(spec.n_components or n_factors)

@@ -16,10 +16,9 @@ from nsfa.moves.precisions import slab_posterior
 from nsfa.state import State
 from nsfa.stats import Stats
 
-# Attempts at a time: one per so many features, but no more than so many per factor, so that in long tables they cost
-# about what the rows do.
-FEATURES_EACH = 2
-PER_FACTOR = 2
+# Attempts at a time. Never a function of anything that they change, K for one: states that get more of them would be
+# left more often.
+ATTEMPTS = 40
 
 
 def update_doublet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
@@ -37,7 +36,7 @@ def update_doublet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.G
     if n_features < 2:
         return
     factors = np.flatnonzero(state.usage == 2)
-    feature = np.nonzero(state.active[:, factors].T)[1].reshape(-1, 2)
+    feature = np.ascontiguousarray(np.nonzero(state.active[:, factors].T)[1].reshape(-1, 2))
     shared = state.loading_precision.ndim == 0
     problem = Doublets(
         residual=completed(state, stats, rng) - state.loadings @ state.scores.T,
@@ -50,8 +49,7 @@ def update_doublet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.G
         noise_prior=(spec.priors.noise.shape, state.noise_rate),
         slab=(0.0, float(state.loading_precision)) if shared else (spec.priors.loading_shape, state.loading_rate),
     )
-    attempts = max(1, min(n_features // FEATURES_EACH, PER_FACTOR * state.n_factors))
-    found = stats.kernels.draw_doublets(problem, attempts, fresh_key(rng))
+    found = stats.kernels.draw_doublets(problem, ATTEMPTS, fresh_key(rng))
     if not found.kept.all() or len(found.feature):
         state.noise_precision = 1.0 / problem.noise_variance
         state.drop(factors[~found.kept])

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Intervals use evenly spaced draws, as many as keep their loadings below this many bytes.
 INTERVAL_BYTES = 200_000_000
+# Aligned draws that together take no more than this are made once.
+CACHE_BYTES = 50_000_000
 # Averages of scores over this many evenly spaced draws are as good as over all; in large tables over fewer.
 SCORE_DRAWS = 400
 SCORE_ENTRIES = 200_000_000
@@ -103,10 +105,10 @@ class Consensus:
 class _Aligned:
     """Loadings of the draws, rotated, with the columns ``keep`` of the pivot in order."""
 
-    def __init__(self, draws: Sequence[Draw], alignment: Alignment, keep: Ints) -> None:
+    def __init__(self, draws: Sequence[Draw], alignment: Alignment, keep: Ints, again: bool = False) -> None:
         self.draws, self.alignment, self.keep = draws, alignment, keep
-        # small draws are gone through more than once
-        self._small = 8 * len(draws) * draws[0].shape[0] * len(keep) <= INTERVAL_BYTES
+        # small draws that are gone through again
+        self._small = again and 8 * len(draws) * draws[0].shape[0] * len(keep) <= CACHE_BYTES
         self._made: dict[int, tuple[Floats, Bools]] = {}
 
     def loadings(self, i: int) -> tuple[Floats, Bools]:
@@ -138,7 +140,7 @@ def build(
     """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
     draws = [draw for chain in chains for draw in chain]
     keep = np.flatnonzero(alignment.support().mean(axis=0) > min_support)
-    aligned = _Aligned(draws, alignment, keep)
+    aligned = _Aligned(draws, alignment, keep, again=True)
     mean, inclusion, share = _averages(aligned)
     # the largest mean loading is positive, and the factor that explains most comes first
     sign = np.where(mean[np.abs(mean).argmax(axis=0), np.arange(len(keep))] < 0, -1.0, 1.0)
