@@ -8,33 +8,49 @@ import numpy as np
 import pytest
 from scipy import stats as distributions
 
-from nsfa.kernels import Doublets, Tilts, get_kernels
-from nsfa.kernels.rotation_kernels import _gather, log_rotation, pattern_weights
+from nsfa.kernels import Doublets, Tilts, get_kernels, pair_kernels, rotation_kernels
 
 
-def test_rotations_leave_the_density_of_the_angle_alone(rng):
-    """Five features of two factors: the angle in the pair's own frame, and how often each pattern occurs."""
+def pair_of_factors(rng):
+    """Two factors that five features use."""
     X = rng.normal(size=(12, 2))
     G = np.array([[0.8, 0.0], [0.6, 0.3], [0.0, 0.7], [0.5, -0.5], [0.2, 0.4]])
     Y = G @ X.T + 0.7 * rng.normal(size=(5, 12))
     active = G != 0
     tau, slab, logit, anchor = np.full(5, 1.5), np.array([[2.0, 0.7]]), np.array([-0.5, 0.8]), np.full(2, -1)
-    problem = Tilts(X, X.T @ X, Y @ X, G, active, active.sum(axis=0), tau, slab, logit, anchor)
-    rows, work = np.empty(5, np.int64), np.empty((9, 5))
-    odds = pattern_weights(*logit)
-    found = []
+    return Tilts(X, X.T @ X, Y @ X, G, active, active.sum(axis=0), tau, slab, logit, anchor)
+
+
+def distance(found, grid, logs):
+    """P value of draws against a density given on a grid: near-independent ones, but not quite."""
+    density = np.exp(logs - logs.max())
+    share = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
+    return distributions.kstest(np.interp(found[::3], grid, share / share[-1]), "uniform").pvalue
+
+
+def test_tilts_leave_the_density_of_the_tilt_alone(rng):
+    problem, rows, work, found = pair_of_factors(rng), np.empty(5, np.int64), np.empty((9, 5)), []
+    for key in range(20_000):
+        get_kernels().tilt(problem, np.array([[0, 1]]), key)
+        excess = problem.cross - problem.loadings @ problem.gram
+        n, kept, tilt = pair_kernels._gather(0, 1, problem, excess, rows, work)
+        found.append(tilt)
+    grid = np.linspace(-3, 3, 4001)
+    logs = np.array([pair_kernels.log_tilt(c, n, problem.gram[1, 1], kept, work) for c in grid])
+    assert distance(found, grid, logs) > 1e-3
+
+
+def test_rotations_leave_the_density_of_the_angle_alone(rng):
+    problem, rows, work, found = pair_of_factors(rng), np.empty(5, np.int64), np.empty((9, 5)), []
     for key in range(20_000):
         get_kernels().rotate(problem, np.array([[0, 1]]), key)
-        n, angle, frame = _gather(0, 1, problem, problem.cross - problem.loadings @ problem.gram, rows, work)
+        excess = problem.cross - problem.loadings @ problem.gram
+        n, angle, frame = rotation_kernels._gather(0, 1, problem, excess, rows, work)
         found.append(angle % np.pi)
-    grid = np.linspace(0, np.pi, 2001)
-    logs = np.array([log_rotation(angle, n, frame, odds, work) for angle in grid])
-    density = np.exp(logs - logs.max())
-    assert density.min() < 0.2, "a flat density would not notice a forgotten proposal"
-    share = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
-    # near-independent draws, but not quite
-    p = distributions.kstest(np.interp(found[::3], grid, share / share[-1]), "uniform").pvalue
-    assert p > 1e-3
+    grid, odds = np.linspace(0, np.pi, 2001), rotation_kernels.pattern_weights(*problem.logit)
+    logs = np.array([rotation_kernels.log_rotation(angle, n, frame, odds, work) for angle in grid])
+    assert np.ptp(logs) > 1.6, "a flat density would not notice a forgotten proposal"
+    assert distance(found, grid, logs) > 1e-3
 
 
 @pytest.mark.parametrize("slab", [(1.5, 0.7), (0.0, 2.0)], ids=["factor", "shared"])
