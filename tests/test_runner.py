@@ -106,6 +106,20 @@ def test_ctrl_c_returns_what_was_drawn(workers):
     assert reports[0].total == 5 + 10**6
 
 
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+def test_a_monitor_that_fails_ends_the_run(workers):
+    data, spec = problem()
+
+    def watch(report: Progress) -> None:
+        raise RuntimeError("the display is gone")
+
+    sample(data, spec, chains=2, length=Length(5, 5), seed=1, workers=workers, n_jobs=2)  # compiles
+    started = time.monotonic()
+    with pytest.raises(RuntimeError, match="display"):
+        sample(data, spec, chains=2, length=Length(5, 20_000), seed=1, workers=workers, n_jobs=2, monitor=watch)
+    assert time.monotonic() - started < 10
+
+
 def test_an_error_in_a_chain_reaches_the_caller(monkeypatch):
     from nsfa import runner
 

@@ -240,7 +240,7 @@ def test_doublets(slab, rng):
         results = []
         for name in ("reference", "numba"):
             parts = residual.copy(), np.full(6, 0.8)
-            problem = Doublets(*parts, np.full(6, 0.01), feature, loading, scores, 1.0, (2.0, 1.5), slab)
+            problem = Doublets(*parts, 0.01, feature, loading, scores, 1.0, (2.0, 1.5), slab)
             results.append((*get_kernels(name).draw_doublets(problem, 40, key), *parts))
         for a, b in zip(*results, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)

@@ -62,7 +62,7 @@ def test_doublets_leave_their_density_alone(slab, rng):
     state = residual.copy(), variance.copy(), np.zeros((0, 2), np.int64), np.zeros((0, 2)), np.zeros((0, 8))
     number, correlation = [], []
     for key in range(60_000):
-        problem = Doublets(*state[:2], np.full(2, 1e-9), *state[2:], log_rate, noise_prior, slab)
+        problem = Doublets(*state[:2], 1e-9, *state[2:], log_rate, noise_prior, slab)
         new = get_kernels().draw_doublets(problem, 3, key)
         kept = [np.concatenate([old[new.kept], more]) for old, more in zip(state[2:], new[1:], strict=True)]
         state = problem.residual, problem.noise_variance, *kept

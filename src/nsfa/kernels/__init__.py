@@ -200,14 +200,14 @@ class Split(NamedTuple):
 class Doublets(NamedTuple):
     """What births and deaths of factors that two features share need; the first two are changed in place.
 
-    residual (D, N) is what all factors leave, nothing missing; noise_variance (D,), which stay above least (D,).
+    residual (D, N) is what all factors leave, nothing missing; noise_variance (D,), which stay above least.
     feature and loading (n, 2) and scores (n, N) list the factors with two users. log_rate is the log of the prior rate
     of such factors per pair of features; noise_prior (a, b) of the noise precisions; slab (c, d) as in ``Splits``.
     """
 
     residual: Floats
     noise_variance: Floats
-    least: Floats
+    least: float
     feature: Ints
     loading: Floats
     scores: Floats

@@ -82,6 +82,29 @@ def correlation(residual, power, d, e):
 
 
 @jit
+def add_fit(sign, feature, loading, scores, residual, power):
+    """Add ``sign`` times a factor's fit to the residuals of its two features, and bring their ``power`` up to date."""
+    for end in range(2):
+        d = feature[end]
+        for i in range(scores.shape[0]):
+            residual[d, i] += sign * loading[end] * scores[i]
+        power[d] = np.dot(residual[d], residual[d])
+
+
+@jit
+def pick(weight, target):
+    """The first position at which the running sum of weights passes ``target``, the last positive one at most."""
+    at = 0
+    for e in range(weight.shape[0]):
+        if weight[e] > 0.0:
+            at = e
+            if target <= weight[e]:
+                break
+            target -= weight[e]
+    return at
+
+
+@jit
 def try_doublets(problem, attempts, key):
     """Births and deaths in turn; see ``Kernels.draw_doublets``."""
     residual, variance = problem.residual, problem.noise_variance
@@ -110,21 +133,13 @@ def try_doublets(problem, attempts, key):
         if born:
             d = min(int(u * n_features), n_features - 1)
             whole = partner_weights(residual, power, d, weight)
-            e, left = 0, chosen * whole
-            while (left > weight[e] or e == d) and e < n_features - 1:
-                left -= weight[e]
-                e += 1
-            if e == d:
-                e -= 1
+            e = pick(weight, chosen * whole)
             ends[0], ends[1] = variance[d], variance[e]
         else:
             at = min(int(u * number), number - 1)
             old = alive[at]
             d, e = feature[old, 0], feature[old, 1]
-            for i in range(n):
-                residual[d, i] += loading[old, 0] * scores[old, i]
-                residual[e, i] += loading[old, 1] * scores[old, i]
-            power[d], power[e] = np.dot(residual[d], residual[d]), np.dot(residual[e], residual[e])
+            add_fit(1.0, feature[old], loading[old], scores[old], residual, power)
             whole = partner_weights(residual, power, d, weight)
             ends[0], ends[1] = variance[d] + loading[old, 0] ** 2, variance[e] + loading[old, 1] ** 2
         whole_back = partner_weights(residual, power, e, weight_back)
@@ -141,15 +156,14 @@ def try_doublets(problem, attempts, key):
         ratio, possible = -math.inf, rho != 0.0 and rho * rho < 1.0
         if not born:
             # what no birth could have made does not die
-            possible = possible and variance[d] > problem.least[d] and variance[e] > problem.least[e]
+            possible = possible and min(variance[d], variance[e]) > problem.least
         if possible:
             ratio = log_birth_ratio(residual, d, e, ends, rho, split, log_choice, log_proposal, problem)
         if born:
             log_square = math.log(rho * rho) if rho != 0.0 else -math.inf
             first, second = math.exp(split * log_square), math.exp((1.0 - split) * log_square)
             new = ends[0] * (1.0 - first), ends[1] * (1.0 - second)
-            least = min(new[0] - problem.least[d], new[1] - problem.least[e])
-            if least <= 0.0 or not math.log(accept) < ratio - math.log(number + 1.0):
+            if min(new) <= problem.least or not math.log(accept) < ratio - math.log(number + 1.0):
                 continue
             sign = 1.0 if side < 0.5 else -1.0
             loading[total, 0] = sign * math.sqrt(first * ends[0])
@@ -169,10 +183,7 @@ def try_doublets(problem, attempts, key):
             alive[at] = alive[number]
             continue
         old = alive[at]
-        for i in range(n):
-            residual[d, i] -= loading[old, 0] * scores[old, i]
-            residual[e, i] -= loading[old, 1] * scores[old, i]
-        power[d], power[e] = np.dot(residual[d], residual[d]), np.dot(residual[e], residual[e])
+        add_fit(-1.0, feature[old], loading[old], scores[old], residual, power)
     kept, new_ones = np.zeros(had, np.bool_), np.zeros(total, np.bool_)
     for i in range(number):
         if alive[i] < had:

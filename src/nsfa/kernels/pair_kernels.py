@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
-from nsfa.kernels.streams import FEATURES, TILT_BISECTIONS, TILT_FAR, TILT_ROUNDS, TILT_WEIGHTS
+from nsfa.kernels.compiled import inline, jit, normal_at, rough_exp, uniform_pair
+from nsfa.kernels.streams import FEATURES, TILT_BISECTIONS, TILT_ROUNDS, TILT_WEIGHTS
 
 _LOG_WEIGHTS = tuple(math.log(w) for w in TILT_WEIGHTS)
 
@@ -61,26 +61,13 @@ def middle_tilt(n, work):
 
 @jit
 def tilt_mode(centre, rounds, n, power, kept, work):
-    """Centre and precision of a normal near the mode that reweighted least squares from ``centre`` find.
-
-    The exponential is (1 + x/256)^256, which takes eight multiplications: any function will do that is the same
-    whatever the present tilt.
-    """
+    """Centre and precision of a normal near the mode that reweighted least squares from ``centre`` find."""
     precision = power
     for _ in range(rounds):
         for i in range(np.uint64(n)):
             miss = work[0, i] - centre * work[1, i]
             x = work[4, i] + 0.5 * (work[2, i] - work[3, i]) * miss * miss
-            e = 1.0 + min(max(x, -TILT_FAR), TILT_FAR) / 256.0
-            e *= e
-            e *= e
-            e *= e
-            e *= e
-            e *= e
-            e *= e
-            e *= e
-            e *= e
-            work[8, i] = (work[3, i] + (work[2, i] - work[3, i]) / (1.0 + e)) * work[1, i]
+            work[8, i] = (work[3, i] + (work[2, i] - work[3, i]) / (1.0 + rough_exp(x))) * work[1, i]
         if kept >= 0:
             work[8, kept] = work[3, kept] * work[1, kept]
         precision, total = power, 0.0

@@ -68,7 +68,7 @@ def _birth(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> N
     share = (rho**2) ** np.array([split, 1 - split])
     after = variance * (1 - share)
     ratio = log_birth_ratio(problem, d, e, variance, rho, split) - np.log(len(alive) + 1)
-    if (after <= problem.least[[d, e]]).any() or np.log(accept) >= ratio:
+    if (after <= problem.least).any() or np.log(accept) >= ratio:
         return
     g = np.sqrt(share * variance) * (1 if side < 0.5 else -1) * np.array([1, np.sign(rho)])
     problem.noise_variance[[d, e]] = after
@@ -89,7 +89,7 @@ def _death(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> N
     variance = problem.noise_variance[both] + factor.loading**2
     rho = float(factor.loading.prod() / np.sqrt(variance.prod()))
     split = float(np.log(factor.loading[0] ** 2 / variance[0]) / np.log(rho**2))
-    possible = 0 < rho**2 < 1 and (problem.noise_variance[both] > problem.least[both]).all()
+    possible = 0 < rho**2 < 1 and (problem.noise_variance[both] > problem.least).all()
     ratio = log_birth_ratio(problem, *factor.feature, variance, rho, split) - np.log(len(alive))
     if possible and np.log(accept) < -ratio:
         problem.noise_variance[both] = variance

@@ -17,10 +17,10 @@ from nsfa.kernels.streams import (
     NOISE,
     NOISE_WIDTH,
     TILT_BISECTIONS,
-    TILT_FAR,
     TILT_ROUNDS,
     TILT_WEIGHTS,
     normals_at,
+    rough_exp,
     uniform_pairs,
 )
 
@@ -213,7 +213,7 @@ def tilt_pair(problem: Tilts, k: int, j: int, p: int, key: int) -> int:
         found = centre, power
         for _ in range(TILT_ROUNDS):
             x = odds + 0.5 * (a - wide) * (h - found[0] * g) ** 2
-            found = normal(np.where(kept, 0.0, 1 / (1 + (1 + np.clip(x, -TILT_FAR, TILT_FAR) / 256) ** 256)))
+            found = normal(np.where(kept, 0.0, 1 / (1 + rough_exp(x))))
         return found
 
     everything = normal(np.zeros(len(rows)))

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import softmax
 
 from nsfa.kernels.streams import (
     FEATURES,
     ROTATION_BEND,
     ROTATION_DEPTH,
-    ROTATION_FAR,
     ROTATION_FLOOR,
     ROTATION_GRID,
     ROTATION_MODES,
@@ -20,6 +19,7 @@ from nsfa.kernels.streams import (
     ROTATION_STEP,
     ROTATION_UNIFORM,
     normals_at,
+    rough_exp,
     uniform_pairs,
 )
 
@@ -55,44 +55,23 @@ def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
     # a factor's anchor keeps it
     held = problem.anchor[pair] == rows[:, None]
 
-    def conditional(i: int, used: Bools, angle: float) -> tuple[float, Floats, Floats]:
-        """Log weight of a pattern of feature i, and mean and precision of the loadings it has."""
-        if (held[i] & ~used).any():
-            return -np.inf, np.zeros(0), np.zeros((0, 0))
+    def conditional(i: int, used: Bools, angle: float) -> tuple[float, float, Floats, Floats]:
+        """Of a pattern of feature i: its log weight without the data, what they add, mean and precision of g."""
         prior = np.diag(slab[i][used])
         precision = prior + tau[i] * (turn(angle).T @ gram @ turn(angle))[np.ix_(used, used)]
         b = tau[i] * (products[i] @ turn(angle))[used]
         mean = np.linalg.solve(precision, b)
-        size = 0.5 * (np.linalg.slogdet(prior)[1] - np.linalg.slogdet(precision)[1])
-        return float(problem.logit[pair][used].sum() + size + 0.5 * b @ mean), mean, precision
+        size = problem.logit[pair][used].sum() + 0.5 * (np.linalg.slogdet(prior)[1] - np.linalg.slogdet(precision)[1])
+        return -np.inf if (held[i] & ~used).any() else float(size), float(0.5 * b @ mean), mean, precision
 
-    def log_density(angle: float) -> float:
-        return float(sum(logsumexp([conditional(i, used, angle)[0] for used in _PATTERNS]) for i in range(len(rows))))
-
-    def rough(angle: float) -> float:
-        """The same with (1 + x/256)^256 for the exponential, relative to the weight of both."""
+    def log_density(angle: float, exp: Callable[[Floats], Floats] = np.exp) -> float:
         total = 0.0
         for i in range(len(rows)):
-            logs = np.array([conditional(i, used, angle)[0] for used in _PATTERNS])
-            size, fit = parts_of(i, angle)
-            x = np.maximum(fit - fit[2], -ROTATION_FAR)
-            with np.errstate(divide="ignore"):
-                total += fit[2] + np.log((np.where(np.isfinite(logs), np.exp(size), 0.0) * (1 + x / 256) ** 256).sum())
+            size, fit = np.array([conditional(i, used, angle)[:2] for used in _PATTERNS]).T
+            total += fit[2] + np.log((np.exp(size) * exp(fit - fit[2])).sum())
         return float(total)
 
-    def parts_of(i: int, angle: float) -> tuple[Floats, Floats]:
-        """Log prior weights of the patterns with the slab's share, and the exponents that the data add."""
-        size, fit = np.zeros(3), np.zeros(3)
-        for m, used in enumerate(_PATTERNS):
-            precision = np.diag(slab[i][used]) + tau[i] * (turn(angle).T @ gram @ turn(angle))[np.ix_(used, used)]
-            b = tau[i] * (products[i] @ turn(angle))[used]
-            fit[m] = 0.5 * b @ np.linalg.solve(precision, b)
-            size[m] = problem.logit[pair][used].sum() + 0.5 * (
-                np.log(slab[i][used]).sum() - np.linalg.slogdet(precision)[1]
-            )
-        return size, fit
-
-    modes, now = _modes(rough), -frame
+    modes, now = _modes(lambda angle: log_density(angle, rough_exp)), -frame
     which, accept = (float(x) for x in uniform_pairs(key, p, 1))
     edges = np.cumsum([mode.weight for mode in modes])
     chosen = int(np.searchsorted(edges, which, side="right"))
@@ -105,10 +84,10 @@ def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
     new = new if accepted else now
     for i, d in enumerate(rows):
         parts = [conditional(i, used, new) for used in _PATTERNS]
-        chance = np.exp([part[0] for part in parts] - logsumexp([part[0] for part in parts]))
+        chance = softmax([part[0] + part[1] for part in parts])
         position = FEATURES + 2 * int(d)
         m = int(np.searchsorted(np.cumsum(chance), float(uniform_pairs(key, p, position)[0]), side="right"))
-        used, (_, mean, precision) = _PATTERNS[min(m, 2)], parts[min(m, 2)]
+        used, (*_, mean, precision) = _PATTERNS[min(m, 2)], parts[min(m, 2)]
         noise = np.array([float(normals_at(key, p, position)), float(normals_at(key, p, position + 1))])[used]
         # the last loading first, then the first given it
         drawn = mean + np.linalg.solve(np.linalg.cholesky(precision).T, noise)

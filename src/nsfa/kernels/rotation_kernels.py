@@ -8,12 +8,11 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
+from nsfa.kernels.compiled import inline, jit, normal_at, rough_exp, uniform_pair
 from nsfa.kernels.streams import (
     FEATURES,
     ROTATION_BEND,
     ROTATION_DEPTH,
-    ROTATION_FAR,
     ROTATION_FLOOR,
     ROTATION_GRID,
     ROTATION_MODES,
@@ -74,23 +73,9 @@ def log_rotation(angle, n, frame, odds, work):
     return total + math.log(product)
 
 
-@inline
-def _power(x):
-    """(1 + x/256)^256, near e^x for x ≤ 0."""
-    e = 1.0 + max(x, -ROTATION_FAR) / 256.0
-    e *= e
-    e *= e
-    e *= e
-    e *= e
-    e *= e
-    e *= e
-    e *= e
-    return e * e
-
-
 @jit
 def _roughly(angle, n, frame, odds, work):
-    """``log_rotation`` with ``_power`` for the exponential, in a loop that vectorises: good enough to find modes."""
+    """``log_rotation`` with ``rough_exp`` for the exponential, in a loop that vectorises: good enough to find modes."""
     c, s, first, both, second = _axes(angle, frame)
     for i in range(np.uint64(n)):
         tau, slab, slab_too = work[2, i], work[3, i], work[4, i]
@@ -98,8 +83,8 @@ def _roughly(angle, n, frame, odds, work):
         p, q, r = slab + tau * first, slab_too + tau * second, tau * both
         det = p * q - r * r
         together = 0.5 * (b * b * q - 2.0 * b * b_too * r + b_too * b_too * p) / det
-        one = work[5, i] * odds[0] * math.sqrt(slab / p) * _power(0.5 * b * b / p - together)
-        two = work[6, i] * odds[1] * math.sqrt(slab_too / q) * _power(0.5 * b_too * b_too / q - together)
+        one = work[5, i] * odds[0] * math.sqrt(slab / p) * rough_exp(0.5 * b * b / p - together)
+        two = work[6, i] * odds[1] * math.sqrt(slab_too / q) * rough_exp(0.5 * b_too * b_too / q - together)
         work[7, i] = one + two + odds[2] * math.sqrt(slab * slab_too / det)
         work[8, i] = together
     total, product = 0.0, 1.0
@@ -197,7 +182,7 @@ def _log_proposal(angle, number, modes):
 
 @jit
 def _turn(j, k, change, problem, excess):
-    """Rotate the scores of factors j and k, and everything computed from them."""
+    """Rotate the scores of factors j and k and everything computed from them; loadings too, so that the fit stays."""
     c, s = math.cos(change), math.sin(change)
     gram = problem.gram
     for d in range(problem.cross.shape[0]):
@@ -205,6 +190,8 @@ def _turn(j, k, change, problem, excess):
         excess[d, j], excess[d, k] = c * a + s * b, c * b - s * a
         a, b = problem.cross[d, j], problem.cross[d, k]
         problem.cross[d, j], problem.cross[d, k] = c * a + s * b, c * b - s * a
+        a, b = problem.loadings[d, j], problem.loadings[d, k]
+        problem.loadings[d, j], problem.loadings[d, k] = c * a + s * b, c * b - s * a
     for i in range(problem.scores.shape[0]):
         a, b = problem.scores[i, j], problem.scores[i, k]
         problem.scores[i, j], problem.scores[i, k] = c * a + s * b, c * b - s * a
@@ -217,10 +204,9 @@ def _turn(j, k, change, problem, excess):
 
 
 @jit
-def _redraw(p, j, k, angle, change, n, frame, odds, problem, excess, rows, work, key):
-    """Pattern and loadings of both factors on the gathered features, given the angle; the scores are turned already."""
-    axes = _axes(angle, frame)
-    c, s, gram = math.cos(change), math.sin(change), problem.gram
+def _redraw(p, j, k, axes, n, odds, problem, excess, rows, work, key):
+    """Pattern and loadings of both factors on the gathered features, given the axes; the scores are turned already."""
+    gram = problem.gram
     for i in range(n):
         d = rows[i]
         position = FEATURES + 2 * d
@@ -242,8 +228,7 @@ def _redraw(p, j, k, angle, change, n, frame, odds, problem, excess, rows, work,
             new_too = mean / precision + normal_at(key, p, position + 1) / math.sqrt(precision)
         if one:
             new = (b - r * new_too) / p_one + normal_at(key, p, position) / math.sqrt(p_one)
-        g, h = problem.loadings[d, j], problem.loadings[d, k]
-        more, more_too = new - (c * g + s * h), new_too - (c * h - s * g)
+        more, more_too = new - problem.loadings[d, j], new_too - problem.loadings[d, k]
         problem.usage[j] += int(one) - int(problem.active[d, j])
         problem.usage[k] += int(two) - int(problem.active[d, k])
         problem.active[d, j], problem.active[d, k] = one, two
@@ -280,5 +265,5 @@ def rotate_pairs(problem, excess, pairs, key):
         else:
             new = angle
         _turn(j, k, new - angle, problem, excess)
-        _redraw(p, j, k, new, new - angle, n, frame, odds, problem, excess, rows, work, key)
+        _redraw(p, j, k, _axes(new, frame), n, odds, problem, excess, rows, work, key)
     return accepted

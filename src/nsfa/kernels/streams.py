@@ -35,21 +35,18 @@ NOISE_WIDTH = 0.5
 # cube of it: they leave such features alone and do not go there.
 LEAST_SHARE = 3e-4
 # Tilts: columns 1 and 2 of a pair's row propose and decide, those from ``FEATURES`` on belong to features. The proposal
-# is a mixture of normals near three modes, with these weights; so many rounds of reweighting, with exponents within
-# ±``TILT_FAR``, find the modes.
+# is a mixture of normals near three modes, with these weights; so many rounds of reweighting find the modes.
 FEATURES = 3
 TILT_WEIGHTS = (0.2, 0.3, 0.5)
 TILT_ROUNDS = 3
-TILT_FAR = 250.0
 TILT_BISECTIONS = 20
-# Rotations: modes are sought on so many angles of the half circle, with exponents of at least −FAR; the highest so many
-# that are within DEPTH of the top are followed by so many rounds of Newton's method with differences over the step. The
-# proposal's normals are no wider than a curvature of BEND makes them, weigh at least FLOOR times what the highest does
-# for their width, and a share is uniform.
+# Rotations: modes are sought on so many angles of the half circle; the highest so many that are within DEPTH of the top
+# are followed by so many rounds of Newton's method with differences over the step. The proposal's normals are no wider
+# than a curvature of BEND makes them, weigh at least FLOOR times what the highest does for their width, and a share is
+# uniform.
 ROTATION_GRID = 20
 ROTATION_MODES = 4
 ROTATION_DEPTH = 40.0
-ROTATION_FAR = 250.0
 ROTATION_ROUNDS = 2
 ROTATION_STEP = 0.02
 ROTATION_BEND = 20.0
@@ -59,6 +56,8 @@ ROTATION_UNIFORM = 0.05
 # correlations are cut off.
 DOUBLET_SPREAD = 1.2
 LARGEST_CORRELATION = 0.95
+# Exponents of the rough exponential stay within ± this.
+EXP_FAR = 250.0
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.
 WIDTH = 0.2
 MOST_STEPS = 20
@@ -92,6 +91,11 @@ def to_unit(word: Words) -> Floats:
     """A 64-bit word to a double strictly inside (0, 1): its upper 52 bits, so that none rounds to 1."""
     out: Floats = ((word >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     return out
+
+
+def rough_exp(x: Any) -> Any:
+    """(1 + x/256)^256: the twin of ``compiled.rough_exp``."""
+    return (1 + np.clip(x, -EXP_FAR, EXP_FAR) / 256) ** 256
 
 
 def uniform_pairs(key: int, rows: Any, columns: Any) -> tuple[Floats, Floats]:

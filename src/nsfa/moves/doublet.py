@@ -41,7 +41,7 @@ def update_doublet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.G
     problem = Doublets(
         residual=completed(state, stats, rng) - state.loadings @ state.scores.T,
         noise_variance=1.0 / state.noise_precision,
-        least=np.full(n_features, 1.0 / LARGEST),
+        least=1.0 / LARGEST,
         feature=feature,
         loading=state.loadings[feature, factors[:, None]],
         scores=np.ascontiguousarray(state.scores[:, factors].T),

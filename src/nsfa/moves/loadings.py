@@ -84,6 +84,11 @@ def draw_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
     return anchor, (on - off + log_u)[None, :]
 
 
+def without_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
+    """The same with K fixed: no feature is an anchor."""
+    return np.full(state.n_factors, -1, dtype=np.int64), draw_logits(state, rng)
+
+
 def _any_users(state: State, rng: Generator) -> Ints:
     """For each factor (K,) one of the features that use it, each with the same probability."""
     usage, active = state.usage, state.active

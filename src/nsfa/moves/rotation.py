@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nsfa.model.spec import ModelSpec
-from nsfa.moves.loadings import draw_anchors, draw_logits
-from nsfa.moves.tilt import change_pairs, choose_pairs
+from nsfa.moves.loadings import draw_anchors, without_anchors
+from nsfa.moves.tilt import change_pairs
 from nsfa.state import State
 from nsfa.stats import Stats
 
@@ -28,28 +28,15 @@ def update_rotation_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.
     date. Cost O(D K²).
     """
     if state.n_factors > 1:
-        anchor, logit = draw_anchors(state, rng)
-        change_pairs(
-            state,
-            stats,
-            anchor,
-            logit,
-            choose_pairs(logit[0], PAIRS + state.n_factors // FACTORS_EACH, rng),
-            stats.kernels.rotate,
-            rng,
-        )
+        change_pairs(state, stats, draw_anchors(state, rng), number_of_pairs(state), stats.kernels.rotate, rng)
 
 
 def update_rotation_finite(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
     """The same with K fixed: no anchors, a factor may lose its last loading."""
     if state.n_factors > 1:
-        anchor, logit = np.full(state.n_factors, -1, dtype=np.int64), draw_logits(state, rng)
-        change_pairs(
-            state,
-            stats,
-            anchor,
-            logit,
-            choose_pairs(logit[0], PAIRS + state.n_factors // FACTORS_EACH, rng),
-            stats.kernels.rotate,
-            rng,
-        )
+        change_pairs(state, stats, without_anchors(state, rng), number_of_pairs(state), stats.kernels.rotate, rng)
+
+
+def number_of_pairs(state: State) -> int:
+    """How many pairs to try; a rotation leaves K alone."""
+    return PAIRS + state.n_factors // FACTORS_EACH

@@ -10,7 +10,7 @@ from scipy.special import expit
 from nsfa.kernels import Floats, Ints, Tilts
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
-from nsfa.moves.loadings import draw_anchors, draw_logits
+from nsfa.moves.loadings import draw_anchors, without_anchors
 from nsfa.moves.marginal import completed
 from nsfa.state import State
 from nsfa.stats import Stats
@@ -34,32 +34,29 @@ def update_tilt_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.rand
     date. Cost O(D K²).
     """
     if state.n_factors > 1:
-        anchor, logit = draw_anchors(state, rng)
-        change_pairs(
-            state, stats, anchor, logit, choose_pairs(logit[0], PAIRS * state.n_factors, rng), stats.kernels.tilt, rng
-        )
+        change_pairs(state, stats, draw_anchors(state, rng), PAIRS * state.n_factors, stats.kernels.tilt, rng)
 
 
 def update_tilt_finite(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
     """The same with K fixed: no anchors, a factor may lose its last loading."""
     if state.n_factors > 1:
-        anchor, logit = np.full(state.n_factors, -1, dtype=np.int64), draw_logits(state, rng)
-        change_pairs(
-            state, stats, anchor, logit, choose_pairs(logit[0], PAIRS * state.n_factors, rng), stats.kernels.tilt, rng
-        )
+        change_pairs(state, stats, without_anchors(state, rng), PAIRS * state.n_factors, stats.kernels.tilt, rng)
 
 
 def change_pairs(
     state: State,
     stats: Stats,
-    anchor: Ints,
-    logit: Floats,
-    pairs: Ints,
+    prior: tuple[Ints, Floats],
+    number: int,
     kernel: Callable[[Tilts, Ints, int], int],
     rng: np.random.Generator,
 ) -> None:
-    """Let a kernel change scores, loadings and pattern of ``pairs`` of factors, and bring the statistics up to date."""
-    scores = np.ascontiguousarray(state.scores)
+    """Let a kernel change scores, loadings and pattern of random pairs of factors; ``prior`` are anchors and logits.
+
+    The statistics are brought up to date.
+    """
+    anchor, (logit,) = prior
+    pairs, scores = choose_pairs(logit, number, rng), np.ascontiguousarray(state.scores)
     holes = stats.data.missing is not None
     problem = Tilts(
         scores=scores,
@@ -70,7 +67,7 @@ def change_pairs(
         usage=state.usage,
         noise_precision=state.noise_precision,
         loading_precision=state.precision_rows,
-        logit=logit[0],
+        logit=logit,
         anchor=anchor,
     )
     kernel(problem, pairs, fresh_key(rng))
