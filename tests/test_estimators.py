@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -90,6 +91,19 @@ def test_one_sentence_when_not_converged(table):
     with pytest.warns(ConvergenceWarning, match="^Not (converged|assessed): .*[.]$") as caught:
         NSFA(chains=2, tune=0, draws=10, random_state=0).fit(table)
     assert len([w for w in caught if w.category is ConvergenceWarning]) == 1
+
+
+def test_a_preview_is_a_tenth_of_a_fit_and_says_so(table):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = NSFA(preview=True, chains=2, tune=100, draws=200, thin=2, random_state=0).fit(table)
+    length = model.posterior_.length
+    assert (length.tune, length.draws, length.thin, length.sweeps) == (30, 10, 2, 50)
+    found = model.posterior_.diagnostics()
+    assert found.verdict.startswith("Preview") and not found.converged
+    short = NSFA(chains=2, tune=30, draws=10, thin=2, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        same(short.fit(table), model)
 
 
 def test_wrong_number_of_features(fitted):

@@ -30,6 +30,8 @@ SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
 # Warm-up where the user does not say: ``TUNE`` sweeps; half of that in small tables; in those with more than ``WORK`` /
 # ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
 TUNE, LEAST_TUNE, WORK = 500, 100, 150_000_000
+# A preview keeps one draw where the run would keep so many.
+PREVIEW = 20
 
 
 class Sweep(NamedTuple):
@@ -44,21 +46,40 @@ class Sweep(NamedTuple):
 
 @dataclass(frozen=True)
 class Length:
-    """How long a chain runs: ``tune`` warm-up sweeps, then ``draws`` kept draws, every ``thin``-th sweep."""
+    """How long a chain runs: ``tune`` warm-up sweeps, then ``draws`` kept draws, every ``thin``-th sweep.
+
+    ``preview`` marks a length that is not meant to converge.
+    """
 
     tune: int = 500
     draws: int = 500
     thin: int = 1
+    preview: bool = False
 
     @classmethod
     def of(cls, data: Observed, tune: int | None, draws: int, thin: int | None) -> Length:
         """The length for a table, ``None`` standing for what its size suggests."""
         return cls(default_tune(data) if tune is None else tune, draws, default_thin(data) if thin is None else thin)
 
+    def shortened(self) -> Length:
+        """A tenth of the sweeps, about half of them warm-up: enough for a first look."""
+        draws = preview_draws(self.draws)
+        return Length(self.tune // 10 + draws * self.thin, draws, self.thin, preview=True)
+
     @property
     def sweeps(self) -> int:
         """Sweeps in all."""
         return self.tune + self.draws * self.thin
+
+
+def preview_draws(draws: int) -> int:
+    """Kept draws of the preview of a run with ``draws``."""
+    return max(1, draws // PREVIEW)
+
+
+def full_draws(draws: int) -> int:
+    """Kept draws of the run that a preview with ``draws`` stands for."""
+    return draws * PREVIEW
 
 
 def default_tune(data: Observed) -> int:

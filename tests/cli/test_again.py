@@ -29,6 +29,25 @@ def test_added_draws_are_those_of_a_longer_run(copy, finished, tmp_path):
         assert (copy / name).read_bytes() == (tmp_path / "long" / name).read_bytes(), name
 
 
+def test_a_preview_says_so_and_goes_on_to_a_full_run(finished, tmp_path):
+    out, table = tmp_path / "preview", finished.parent / "table.csv"
+    first = run("fit", table, "-o", out, "--chains", "2", "--tune", "20", "--draws", "40", "--preview", "--no-report")
+    assert "Preview:" in first.stdout and f"Full run: nsfa resume {out} --draws 38" in first.stdout
+    config = tomllib.loads((out / "config.toml").read_text())
+    assert "--preview" in config["command"] and "--draws 40" in config["command"]
+    again = run("report", out)
+    html = (out / "report.html").read_text(encoding="utf-8")
+    assert "Preview:" in again.stdout and "A preview: a first look" in html and "This was a preview" in html
+
+    found = read_json(run("resume", out, "--draws", "38", "--json"))
+    assert not found["preview"] and found["draws_per_chain"] == 40 and "Preview" not in found["verdict"]
+    config = tomllib.loads((out / "config.toml").read_text())
+    assert "--preview" not in config["command"] and not config["sampling"]["preview"]
+    # the command in the file repeats the run
+    run(*config["command"].replace(str(out), str(tmp_path / "repeated")).split()[1:])
+    assert (out / "loadings.csv").read_bytes() == (tmp_path / "repeated" / "loadings.csv").read_bytes()
+
+
 def test_resuming_a_finished_run_writes_the_results_anew(copy):
     before = {name: (copy / name).read_bytes() for name in DERIVED}
     for name in (*DERIVED, "report.html"):

@@ -47,7 +47,7 @@ def test_imputed_holds_what_was_observed_and_fills_the_rest(finished):
 
 def test_the_command_in_config_repeats_the_run(finished, tmp_path):
     config = tomllib.loads((finished / "config.toml").read_text())
-    assert config["sampling"] == {"chains": 2, "tune": 10, "draws": 10, "thin": 1, "seed": 0}
+    assert config["sampling"] == {"chains": 2, "tune": 10, "draws": 10, "thin": 1, "preview": False, "seed": 0}
     assert config["input"]["checksum"].startswith("sha256:") and config["input"]["missing_entries"] > 0
     assert config["estimator"]["class"] == "NSFA" and config["versions"]["nsfa"] == nsfa.__version__
     words = shlex.split(config["command"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,8 +49,8 @@ def resume(
 
     def sampler(monitor: Any) -> Any:
         posterior = nsfa.resume(store, draws=draws, n_jobs=work.jobs, monitor=monitor)
-        length = {name: getattr(posterior.length, name) for name in ("tune", "draws", "thin")}
-        change_config(out, {"sampling": length}, also=("estimator",))
+        if not posterior.length.preview:
+            change_config(out, {"sampling": asdict(posterior.length)}, also=("estimator",))
         return posterior
 
     complete(out, sampler, config.get("sampling", {}).get("chains", 4), report_options(config), work)

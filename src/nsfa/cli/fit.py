@@ -45,6 +45,8 @@ def fit(
 
     nsfa fit expression.csv -o results
 
+    nsfa fit expression.csv -o first-look --preview
+
     nsfa fit counts.tsv.gz -o results --log2 --top-genes 2000 --draws 1000
 
     nsfa fit expression.csv -o results --annotations samples.csv --gene-sets hallmark.gmt
@@ -105,7 +107,8 @@ def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | N
 
     settings: dict[str, Any] = {
         "chains": sampling.chains, "tune": sampling.tune, "draws": sampling.draws, "thin": sampling.thin,
-        "random_state": sampling.seed, "n_jobs": jobs, "noise": model.noise.value, "prior": model.prior.value,
+        "preview": sampling.preview, "random_state": sampling.seed, "n_jobs": jobs, "noise": model.noise.value,
+        "prior": model.prior.value,
         "scale": None if model.scale is Scale.none else model.scale.value,
     }  # fmt: skip
     if jobs == 0:
@@ -137,12 +140,14 @@ def _concentration(text: str) -> float | str:
 
 def check_memory(shape: tuple[int, int], model: ModelOptions, sampling: SamplingOptions, jobs: int | None) -> None:
     """Raise ValueError if the run will not fit into memory."""
+    from nsfa.chain import preview_draws
     from nsfa.runner import worker_count
 
     at_once = min(worker_count(jobs), sampling.chains)
+    draws = preview_draws(sampling.draws) if sampling.preview else sampling.draws
     memory.check(
         memory.estimate(
-            shape, chains=sampling.chains, draws=sampling.draws, processes=at_once, model=model.model.value,
+            shape, chains=sampling.chains, draws=draws, processes=at_once, model=model.model.value,
             n_components=model.n_components,
         )
     )  # fmt: skip

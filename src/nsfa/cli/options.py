@@ -102,6 +102,9 @@ class SamplingOptions:
     thin: Annotated[
         int | None, _option(SAMPLING, "Sweeps per kept draw; if not given, by the table's size.", min=1)
     ] = None
+    preview: Annotated[
+        bool, _option(SAMPLING, "A first look in a tenth of the time: a tenth of the sweeps.", "--preview")
+    ] = False  # fmt: skip
     seed: Annotated[int, _option(SAMPLING, "Same seed, same draws, whatever the number of cores.", min=0)] = 0
 
 

@@ -148,6 +148,7 @@ def summary(posterior: Posterior) -> dict[str, Any]:
         "converged": diagnostics.converged,
         "verdict": diagnostics.verdict,
         "finished": posterior.finished,
+        "preview": posterior.length.preview,
         "chains": len(posterior.chains),
         "draws_per_chain": len(posterior.chains[0]),
         "seed": posterior.seed,

@@ -54,7 +54,7 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
 
         def sampler(monitor: Monitor) -> Posterior:
             posterior: Posterior = plan.estimator.fit(plan.table.X, store=out / DRAWS, monitor=monitor).posterior_
-            if plan.estimator.thin is None or plan.estimator.tune is None:
+            if not posterior.length.preview and (plan.estimator.thin is None or plan.estimator.tune is None):
                 change_config(out, {"sampling": {"tune": posterior.length.tune, "thin": posterior.length.thin}})
             return posterior
 
@@ -130,7 +130,11 @@ def tell(out: Path, found: dict[str, Any]) -> None:
     say(f"{k} factor{'s recur' if k != 1 else ' recurs'} in more than half of the draws. Number of factors: {shares}.")
     say(found["verdict"], style="green" if found["converged"] and found["chains"] > 1 else "yellow")
     if not found["converged"] and found["finished"]:
-        say(f"Run longer: nsfa resume {shlex.quote(str(out))} --draws {max(1000, 2 * found['draws_per_chain'])}")
+        from nsfa.chain import full_draws
+
+        made = found["draws_per_chain"]
+        what, draws = ("Full run", full_draws(made) - made) if found["preview"] else ("Run longer", max(1000, 2 * made))
+        say(f"{what}: nsfa resume {shlex.quote(str(out))} --draws {draws}")
     report = out / REPORT
     where = f"Report: {report}" if report.exists() else f"Tables: {out}"
     say(f"{where}  ({duration(found['seconds'])})")

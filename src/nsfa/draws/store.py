@@ -143,7 +143,7 @@ class Store:
 
     def extended(self, draws: int) -> Store:
         """The same run with more draws per chain; on disk, too. Needs the lock."""
-        length = replace(self.settings.length, draws=self.settings.length.draws + draws)
+        length = replace(self.settings.length, draws=self.settings.length.draws + draws, preview=False)
         longer = replace(self, settings=replace(self.settings, length=length))
         _write_header(longer)
         return longer
@@ -275,7 +275,7 @@ def _text(tree: dict[str, Any], **style: Any) -> bytes:
 def _fingerprint(data: Observed, settings: Settings) -> str:
     """What the draws depend on, in 32 digits: the number of chains and of draws is not part of it."""
     length = asdict(settings.length)
-    length.pop("draws")
+    del length["draws"], length["preview"]
     what = [codec.pack_spec(settings.spec), length, settings.seed, settings.backend]
     mark = hashlib.sha256(_text({"what": what}))
     values = data.values

@@ -91,7 +91,8 @@ class Posterior:
         # draws of earlier versions lack some
         kept = [label for label, name in LABEL_FREE.items() if all(name in chain[0].scalars for chain in self.chains)]
         traces = {label: self.trace(LABEL_FREE[label]) for label in kept}
-        return diagnose({k: v for k, v in traces.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]})
+        found = diagnose({k: v for k, v in traces.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]})
+        return found.of_preview() if self.length.preview else found
 
     def noise_variance(self) -> Floats:
         """Posterior mean noise variance of every feature (n_features,), in the user's units; 0 where it is constant."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -13,6 +13,7 @@ from nsfa.kernels import Floats
 
 RHAT_LIMIT = 1.05
 ESS_LIMIT = 100.0
+PREVIEW = "Preview: too short to tell whether the chains agree; a full fit does."
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,10 @@ class Diagnostics:
     table: tuple[Diagnostic, ...]
     converged: bool
     verdict: str
+
+    def of_preview(self) -> Diagnostics:
+        """The same table, without a judgement."""
+        return replace(self, converged=False, verdict=PREVIEW)
 
     def __str__(self) -> str:
         head = f"{'quantity':<16}{'mean':>12}{'R-hat':>8}{'ESS bulk':>10}{'ESS tail':>10}"

@@ -52,6 +52,12 @@ def verdict(posterior: Posterior, diagnostics: Diagnostics) -> Verdict:
             f"The run was stopped before its end: {n_draws:,} of {posterior.length.draws:,} draws per chain are here. "
             "Resume it to complete them."
         ]
+    if posterior.length.preview:
+        full = (
+            "Strong factors and predictions are near those of a full fit; the number of factors, weak factors and "
+            "probabilities may change. Fit again without the preview before relying on them."
+        )
+        return Verdict("caution", "A preview: a first look at the data.", [*stopped, diagnostics.verdict, full])
     if n_chains == 1:
         return Verdict("caution", "One chain only: nothing to compare it with.", [*stopped, *_alone(diagnostics)])
     if not diagnostics.converged:
@@ -156,14 +162,17 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
     kept = "" if length.thin == 1 else f" (one of every {length.thin} sweeps)"
     rhat = f"rank-normalised split R-hat (at most {max(d.rhat for d in diagnostics.table):.3f}) and "
     ess = min(d.ess_bulk for d in diagnostics.table)
+    judged = (
+        f"Convergence was judged by {rhat if n_chains > 1 else ''}effective sample size (at least {ess:.0f}) of "
+        "quantities that do not depend on factor labels (Vehtari et al., 2021)."
+    )
     sentences = [
         f"We fitted {MODELS.get(spec.name, spec.name)} with nsfa {__version__} (Knowles and Ghahramani, 2011) to "
         f"{posterior.data.shape[1]:,} samples × {posterior.data.n_features:,} genes"
         + (f" ({percent(holes)} of entries missing and integrated out)." if holes else "."),
         f"We ran {n_chains} Markov chain{'s' if n_chains > 1 else ''} of {length.tune:,} warm-up sweeps and "
         f"{n_draws:,} kept draws{kept}{' each' if n_chains > 1 else ''} (seed {posterior.seed}).",
-        f"Convergence was judged by {rhat if n_chains > 1 else ''}effective sample size (at least {ess:.0f}) of "
-        "quantities that do not depend on factor labels (Vehtari et al., 2021).",
+        "This was a preview, too short to judge convergence." if length.preview else judged,
         f"Factors were matched over draws; {_kept(consensus.n_factors)} found in more than half of the draws.",
     ]
     if spec.pattern != "dense" and consensus.n_factors:
