@@ -269,7 +269,7 @@ def test_sweeps_per_draw_by_the_size_of_the_table(shape, thin, with_holes, rng):
 
 @pytest.mark.parametrize(
     ("shape", "tune"),
-    [((100, 100), 250), ((150, 100), 500), ((500, 600), 500), ((108, 12558), 110), ((800, 2000), 100)],
+    [((100, 100), 200), ((150, 100), 500), ((500, 600), 500), ((108, 12558), 110), ((800, 2000), 100)],
 )
 def test_warm_up_by_the_size_of_the_table(shape, tune):
     data = observe(np.random.default_rng(0).normal(size=shape))

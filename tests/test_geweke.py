@@ -7,18 +7,23 @@ thousand runs. The mutants in test_mutants.py are caught by the same function at
 import pytest
 
 import geweke
+from nsfa.moves import tilt
 
 SWEEPS = 5_000
 BOUND = 4.0
 
 ALONE = ("update_buffet_collapsed", "update_noise_diagonal", "update_births")
+PAIRED = ("update_tilt_buffet", "update_rotation_buffet", "update_doublet")
 FIXED = ("update_finite_collapsed", "update_noise_diagonal")
 DOUBLET = ("update_marginal", "update_tilt_buffet", "update_rotation_buffet", "update_split", *ALONE)
 TILT = ("update_marginal", "update_rotation_buffet", "update_doublet", *ALONE)
 ROTATION = ("update_marginal", "update_tilt_buffet", "update_doublet", *ALONE)
 
+# the paper's moves, scale and shear, and rows with the scores integrated out
+PLAIN = {"sweep": "collapsed", "noise": "shared", "without": PAIRED}
+
 RUNS = {
-    "nsfa collapsed": ("nsfa", {"sweep": "collapsed", "noise": "shared"}),
+    "nsfa collapsed": ("nsfa", PLAIN),
     "nsfa parallel": ("nsfa", {"sweep": "parallel", "stickiness": "infer"}),
     "nsfa two-parameter, eager births": ("nsfa", {"stickiness": "infer", "birth_scale": 4.0, "spike": 0.3}),
     "nsfa per-element slab": ("nsfa", {"precision": "element"}),
@@ -47,15 +52,20 @@ RUNS = {
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_two_simulators_agree(run):
+def test_two_simulators_agree(run, monkeypatch):
     name, changes = RUNS[run]
-    # tilts change little per sweep: as many as it takes to catch wrong ones (test_mutants)
-    result = geweke.run(name, 3 * SWEEPS if "tilt" in run else SWEEPS, **changes)
+    if "tilt" in run:
+        many_tilts(monkeypatch)
+    result = geweke.run(name, SWEEPS, **changes)
     assert result.worst < BOUND, str(result)
 
 
-def test_complete_data_and_the_reference_backend_agree_too():
-    # the last two moves are slow there; their kernels are compared in tests/kernels
-    slow = ("update_rotation_buffet", "update_doublet")
-    assert geweke.run("nsfa", 1000, missing=False, backend="reference", without=slow).worst < BOUND
-    assert geweke.run("bfrm", 800, missing=False, backend="reference").worst < BOUND
+def many_tilts(patch):
+    """A tilt changes little: as many per sweep as it takes to catch wrong ones (test_mutants)."""
+    patch.setattr(tilt, "PAIRS", 50)
+
+
+@pytest.mark.parametrize("name", ["nsfa", "bfrm"])
+def test_two_simulators_of_complete_data_agree(name):
+    """The compiled kernels; that the reference backend's chains are the same is seen in test_chain.py."""
+    assert geweke.run(name, SWEEPS, missing=False).worst < BOUND

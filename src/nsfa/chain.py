@@ -27,9 +27,9 @@ _CARRIED = ("number", "seconds")
 # Sweeps per kept draw where the user does not say: one up to about ``SMALL`` entries and from half of ``LARGE`` on, at
 # most twelve in between.
 SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
-# Warm-up where the user does not say: ``TUNE`` sweeps; half of that in small tables; in those with more than ``WORK`` /
+# Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK`` /
 # ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
-TUNE, LEAST_TUNE, WORK = 500, 100, 150_000_000
+TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 200, 100, 150_000_000
 # A preview keeps one draw where the run would keep so many.
 PREVIEW = 20
 
@@ -85,7 +85,7 @@ def full_draws(draws: int) -> int:
 def default_tune(data: Observed) -> int:
     """Warm-up sweeps by the table's size: fewer in small ones, in very large ones what takes less than a minute."""
     entries = max(1, data.shape[0] * data.shape[1])
-    return TUNE // 2 if entries <= SMALL else min(TUNE, max(LEAST_TUNE, WORK // entries))
+    return SMALL_TUNE if entries <= SMALL else min(TUNE, max(LEAST_TUNE, WORK // entries))
 
 
 def default_thin(data: Observed) -> int:
@@ -159,18 +159,19 @@ class Chain:
         """Apply every move once; returns what the births did."""
         births = BirthInfo(0, 0)
         self.number += 1
-        self._raise_noise()
+        raised = self.number <= self.annealed
+        if raised:
+            self._raise_noise()
         for move in schedule.of_sweep(self.number, self.early, self.marginal_moves, self.moves):
             info = move(self.state, self.stats, self.spec, self.rng)
-            self._raise_noise()
+            if raised:
+                self._raise_noise()
             if isinstance(info, BirthInfo):
                 births = info
         return births
 
     def _raise_noise(self) -> None:
         """Early in the warm-up, cut noise precisions to what is allowed in this sweep, relative to the variances."""
-        if self.number > self.annealed:
-            return
         power, count = self.stats.power, self.stats.count
         variance = power.sum() / count.sum() if self.spec.noise == "isotropic" else power / count
         cap = schedule.precision_cap(self.number, self.annealed) / np.maximum(variance, np.finfo(float).tiny)

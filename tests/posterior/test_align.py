@@ -102,3 +102,14 @@ def test_similar_columns_that_never_occur_together_are_one_factor(truth, rng):
     assert (cosine > SAME).all()
     draws = shuffled(truth, rng, 15)[0] + shuffled(lean, rng, 15)[0]
     assert align(draws, dense=False).pivot.shape[1] == 5
+
+
+def test_two_forms_of_a_factor_that_seldom_occur_together_are_one(truth, rng):
+    """A factor of two features, drawn with either of them as the larger, and now and then twice."""
+    forms = np.zeros((2, 40, 1))
+    forms[0, :2, 0], forms[1, :2, 0] = (0.5, 1.0), (1.0, 0.5)
+    once = [np.hstack([truth, form]) for form in forms]
+    draws = [*shuffled(once[0], rng, 22)[0], *shuffled(once[1], rng, 22)[0]]
+    draws += shuffled(np.hstack([truth, *forms]), rng, 6)[0]
+    support = np.sort(align(draws, dense=False).support().mean(axis=0))[::-1]
+    assert (support[:6] == 1.0).all() and (support[6:] < 0.5).all()

@@ -48,7 +48,7 @@ def models(quick: bool) -> list[Model]:
 def plan(quick: bool) -> list[Task]:
     """Models and peers on every split, and long chains on the whole table."""
     if quick:
-        setting = Setting("breast", 2, Length(200, 4, 20), genes=40)
+        setting = Setting("breast", 2, Length(120, 3, 15), genes=40)
         return plan_models(setting, models(quick), {"mofapy2": {5: 1.0}, "soft-impute": {0: 1.0}})
     others = {
         "mofapy2": {20: 5.0, 40: 5.0}, "mofapy2-sparse": {20: 3.0, 40: 4.0}, "soft-impute": {0: 2.0},

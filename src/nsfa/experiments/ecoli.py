@@ -30,7 +30,7 @@ def models(quick: bool) -> list[Model]:
 
 def plan(quick: bool) -> list[Task]:
     """Models and peers on every split, and ``nsfa.compare`` as a user calls it."""
-    setting = Setting("ecoli", 2, Length(400, 2, 50)) if quick else Setting("ecoli", 10, Length(1500, 5, 100))
+    setting = Setting("ecoli", 2, Length(200, 2, 25)) if quick else Setting("ecoli", 10, Length(1500, 5, 100))
     others: dict[str, dict[int, float]] = {"mofapy2": {5: 0.5}, "soft-impute": {0: 0.5}}
     if not quick:
         sizes = dict.fromkeys((3, 5, 10), 1.0)

@@ -37,7 +37,7 @@ def models(quick: bool) -> list[Model]:
 def plan(quick: bool) -> list[Task]:
     """Models and peers on every split."""
     if quick:
-        setting = Setting("prostate", 2, Length(120, 3, 15), genes=150)
+        setting = Setting("prostate", 2, Length(90, 3, 10), genes=100)
         return plan_models(setting, models(quick), {"mofapy2": {10: 1.0}, "soft-impute": {0: 1.0}})
     # scikit-learn's SparsePCA takes many minutes on a table of this length
     others = {

@@ -18,8 +18,10 @@ from nsfa.draws import Draw
 from nsfa.kernels import Bools, Floats, Ints
 from nsfa.model.rotate import varimax
 
-# Two factors are the same from this |cosine| on; so are two columns of the pivot that hardly ever occur together.
+# Two factors are the same from this |cosine| on; so are two columns of the pivot if so few of the draws with the rarer one
+# have both.
 SAME = 0.6
+TWINS = 0.5
 # Factors in a smaller share of the draws are not kept in the pivot.
 RARE = 0.1
 # The pivot is found on at most this many draws, evenly spread, and in large ones on no more than have so many entries
@@ -137,7 +139,7 @@ def _without_twins(total: Floats, together: Floats, least: float) -> Ints:
     cosine = np.abs(_unit(total).T @ _unit(total))
     kept: list[int] = []
     for m in np.argsort(-count, kind="stable"):
-        twin = any(cosine[m, k] > SAME and together[m, k] < RARE * count[m] for k in kept)
+        twin = any(cosine[m, k] > SAME and together[m, k] < TWINS * count[m] for k in kept)
         if count[m] >= least and not twin:
             kept.append(int(m))
     return np.array(sorted(kept), dtype=np.int64)
