@@ -76,7 +76,7 @@ def complete(out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, ta
     begun = time.monotonic()
     with quiet_library(talk.quiet), Interrupts(f"Ended at once. {resume_words(out)}.") as interrupts:
         if chains and not talk.quiet and not_compiled():
-            tell_progress("Compiling for this machine, once after installation: about half a minute.")
+            tell_progress("Compiling for this machine, once after installation: less than a minute.")
         with _no_draws_yet(out, interrupts), watch(chains, talk.quiet) as monitor:
             posterior = sampler(monitor)
         with _half_written(out):
