@@ -89,7 +89,7 @@ def test_number_of_factors_does_not_depend_on_units(data_dir):
 def test_held_out_entries_of_the_breast_data(data_dir):
     X = fetch_breast().X
     mask = (np.random.default_rng(7).random((226, 251)) < 0.1).T
-    estimator = NSFA(chains=1, tune=700, draws=100, thin=1, random_state=0).fit(np.where(mask, np.nan, X))
+    estimator = NSFA(chains=1, tune=300, draws=100, thin=1, random_state=0).fit(np.where(mask, np.nan, X))
     assert estimator.posterior_.log_predictive_density(X, mask).mean() >= -0.34
     assert rmse(X[mask], estimator.posterior_.predict_missing(mask)) <= 0.430
 

@@ -27,8 +27,8 @@ _CARRIED = ("number", "seconds")
 # Sweeps per kept draw where the user does not say: one up to about ``SMALL`` entries and from half of ``LARGE`` on, at
 # most twelve in between.
 SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
-# Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK`` /
-# ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
+# Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK``
+# / ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
 TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 200, 100, 150_000_000
 # A preview keeps one draw where the run would keep so many.
 PREVIEW = 20
