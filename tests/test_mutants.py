@@ -274,5 +274,9 @@ def test_mutant_is_caught(mutate, name, changes, monkeypatch):
     mutate(monkeypatch)
     if "tilt" in mutate.__name__:
         many_tilts(monkeypatch)
-    result = geweke.run(name, SWEEPS, **changes)
-    assert result.worst > BOUND, f"not caught: {result}"
+    # most are caught, at a stricter bound, in a third of the sweeps
+    for sweeps, bound in ((SWEEPS // 3, 1.5 * BOUND), (SWEEPS, BOUND)):
+        result = geweke.run(name, sweeps, **changes)
+        if result.worst > bound:
+            return
+    pytest.fail(f"not caught: {result}")

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
 from nsfa import BFRM, FA, NSFA, SFA, Priors
 from nsfa.datasets import make_sparse_factors
+from nsfa.draws.draw import COVARIANCES, feature_pairs
 from nsfa.metrics import rmse
 
 
@@ -168,3 +171,12 @@ def test_truth_must_be_complete_where_it_is_scored(fitted):
     for truth in (data.X, data.X_complete[:5]):
         with pytest.raises(ValueError, match="X_true must have shape"):
             estimator.posterior_.log_predictive_density(truth, holes)
+
+
+def test_a_verdict_names_the_features_whose_covariance_differs(fitted):
+    posterior = fitted[1].posterior_
+    name, (a, b) = COVARIANCES[2], feature_pairs(30)[2]
+    moved = tuple(replace(d, scalars={**d.scalars, name: d.scalars[name] + 100}) for d in posterior.chains[1])
+    found = replace(posterior, chains=(posterior.chains[0], moved)).diagnostics()
+    assert found.verdict.startswith(f"Not converged: the covariance of feature {a} and feature {b} has R-hat")
+    assert "covariance 3" in str(found)

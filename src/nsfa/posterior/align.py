@@ -26,7 +26,7 @@ TWINS = 0.5
 RARE = 0.1
 # The pivot is found on at most this many draws, evenly spread, and in large ones on no more than have so many entries
 # together, but some at least; then all are matched to it.
-PIVOT_DRAWS = 200
+PIVOT_DRAWS = 100
 PIVOT_ENTRIES = 80_000_000
 _LEAST_DRAWS = 40
 # ... until no column turns further than this cosine from one round to the next.

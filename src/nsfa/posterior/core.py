@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from nsfa.chain import Length
 from nsfa.data import Observed
 from nsfa.draws import Draw
-from nsfa.draws.draw import COVARIANCES
+from nsfa.draws.draw import COVARIANCES, feature_pairs
 from nsfa.kernels import Bools, Floats, Ints, get_kernels
 from nsfa.metrics import log_mean_density
 from nsfa.model.priors import LOG_2PI
@@ -89,10 +89,17 @@ class Posterior:
     def diagnostics(self) -> Diagnostics:
         """R-hat and effective sample sizes of quantities that do not depend on the factors' labels, and a verdict."""
         # draws of earlier versions lack some
-        kept = [label for label, name in LABEL_FREE.items() if all(name in chain[0].scalars for chain in self.chains)]
-        traces = {label: self.trace(LABEL_FREE[label]) for label in kept}
-        found = diagnose({k: v for k, v in traces.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]})
+        known = [label for label, name in LABEL_FREE.items() if all(name in chain[0].scalars for chain in self.chains)]
+        traces = {label: self.trace(LABEL_FREE[label]) for label in known}
+        moving = {k: v for k, v in traces.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]}
+        found = diagnose(moving, self._pairs_in_words())
         return found.of_preview() if self.length.preview else found
+
+    def _pairs_in_words(self) -> dict[str, str]:
+        """Which features the covariances are of."""
+        names = [self.data.names[d] for d in self.data.kept]
+        pairs = enumerate(feature_pairs(len(names)), 1)
+        return {f"covariance {i}": f"the covariance of {names[a]} and {names[b]}" for i, (a, b) in pairs}
 
     def noise_variance(self) -> Floats:
         """Posterior mean noise variance of every feature (n_features,), in the user's units; 0 where it is constant."""

@@ -47,16 +47,16 @@ class Diagnostics:
         return "\n".join([head, *rows, self.verdict])
 
 
-def diagnose(traces: dict[str, Floats]) -> Diagnostics:
-    """Diagnose named traces, each (chains, draws)."""
+def diagnose(traces: dict[str, Floats], words: dict[str, str] | None = None) -> Diagnostics:
+    """Diagnose named traces, each (chains, draws); ``words`` says more of some in the verdict."""
     table = tuple(
         Diagnostic(name, float(trace.mean()), split_rhat(trace), ess_bulk(trace), ess_tail(trace))
         for name, trace in traces.items()
     )
-    return Diagnostics(table, *_verdict(table, next(iter(traces.values())).shape))
+    return Diagnostics(table, *_verdict(table, next(iter(traces.values())).shape, words or {}))
 
 
-def _verdict(table: tuple[Diagnostic, ...], shape: tuple[int, ...]) -> tuple[bool, str]:
+def _verdict(table: tuple[Diagnostic, ...], shape: tuple[int, ...], words: dict[str, str]) -> tuple[bool, str]:
     n_chains, n_draws = shape
     if n_draws < 4:
         return False, f"Not assessed: {n_draws} draw(s) per chain are too few; draw at least 100."
@@ -68,12 +68,13 @@ def _verdict(table: tuple[Diagnostic, ...], shape: tuple[int, ...]) -> tuple[boo
         )
     worst = max(table, key=lambda d: d.rhat)
     thinnest = min(table, key=lambda d: d.ess_bulk)
+    what, which = (words.get(d.quantity, d.quantity) for d in (worst, thinnest))
     chains = f"{n_chains} chains agree" if n_chains > 1 else "1 chain agrees with itself (run several to be sure)"
     if worst.rhat > RHAT_LIMIT:
         advice = "run longer (more tune and draws)"
-        return False, f"Not converged: {worst.quantity} has R-hat {worst.rhat:.2f} (limit {RHAT_LIMIT}); {advice}."
+        return False, f"Not converged: {what} has R-hat {worst.rhat:.2f} (limit {RHAT_LIMIT}); {advice}."
     if thinnest.ess_bulk < ESS_LIMIT:
-        few = f"{thinnest.quantity} has {thinnest.ess_bulk:.0f} effective draws (at least {ESS_LIMIT:.0f} wanted)"
+        few = f"{which} has {thinnest.ess_bulk:.0f} effective draws (at least {ESS_LIMIT:.0f} wanted)"
         return False, f"Not converged: {few}; draw more."
     return True, f"Converged: {chains}, R-hat ≤ {worst.rhat:.3f}, at least {thinnest.ess_bulk:.0f} effective draws."
 
