@@ -63,7 +63,7 @@ def same(a, b):
 class TestFit:
     def test_writes_what_the_estimator_finds(self, fitted, table):
         adata, model = fitted
-        plain = SFA(3, **FAST).fit(table)
+        plain = SFA(3, **FAST).fit(pd.DataFrame(table, columns=adata.var_names))
         consensus = plain.posterior_.consensus()
         assert consensus.n_factors > 0
         np.testing.assert_array_equal(adata.obsm["X_nsfa"], consensus.scores)
