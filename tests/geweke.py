@@ -106,9 +106,7 @@ CHAIN_LENGTH = 100
 RUNAWAY = 150  # factors: a chain that gets here is caught
 
 
-def run(
-    name: str, sweeps: int, missing: bool = True, backend: str = "numba", seed: int = SEED, without=(), **changes
-) -> Result:
+def run(name: str, sweeps: int, missing: bool = True, seed: int = SEED, without=(), **changes) -> Result:
     """z scores of every statistic for one model; ``changes`` go to the specification, moves named ``without`` are left out."""
     changes.setdefault("priors", PRIORS)
     if name != "nsfa":
@@ -116,7 +114,7 @@ def run(
     spec = preset(name, **changes)
     rng = np.random.default_rng(seed)
     prior = [statistics(simulate_state(spec, N_FEATURES, N_SAMPLES, rng), spec) for _ in range(sweeps // 2)]
-    chains = [_successive(spec, mask(missing), backend, rng, without) for _ in range(sweeps // CHAIN_LENGTH)]
+    chains = [_successive(spec, mask(missing), rng, without) for _ in range(sweeps // CHAIN_LENGTH)]
     names = list(prior[0])
     a = np.array([[row[n] for n in names] for row in prior])
     b = np.array([[np.mean([row[n] for row in chain]) for n in names] for chain in chains])
@@ -127,12 +125,12 @@ def run(
     return Result([n for n, m in zip(names, moving, strict=True) if m], z)
 
 
-def _successive(spec, holes, backend, rng, without) -> list[dict[str, float]]:
+def _successive(spec, holes, rng, without) -> list[dict[str, float]]:
     """Statistics of one chain after its first quarter, started from the prior."""
     state = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
     table = np.where(holes, np.nan, simulate_data(state, rng).T)
     data = observe(table, scale=None, center=False)
-    stats = Stats(data, get_kernels(backend))
+    stats = Stats(data, get_kernels())
     moves = (*schedule.build_marginal(spec, data), *schedule.build(spec, N_FEATURES))
     out = []
     for sweep in range(CHAIN_LENGTH):

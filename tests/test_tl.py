@@ -73,6 +73,12 @@ class TestFit:
         assert adata.uns["nsfa"]["diagnostics"]["verdict"] == plain.posterior_.diagnostics().verdict
         assert model.posterior_.consensus().feature_names[:2] == ("g0", "g1")
 
+    def test_the_settings_of_a_preview_are_those_that_repeat_it(self, table):
+        adata = cells(table)
+        tl.nsfa(adata, model="sfa", n_components=3, preview=True, chains=2, draws=40, random_state=0)
+        params = adata.uns["nsfa"]["params"]
+        assert params["preview"] and params["draws"] == 40 and "tune" not in params and "thin" not in params
+
     def test_record_of_the_fit(self, fitted):
         record = fitted[0].uns["nsfa"]
         assert record["seed"] == 3 and record["params"]["chains"] == 2 and record["params"]["model"] == "sfa"

@@ -99,8 +99,10 @@ def change_config(out: Path, sections: Mapping[str, Mapping[str, Any]], also: Se
 
 def _set_flag(command: list[str], flag: str, value: Any) -> None:
     if isinstance(value, bool):
-        if value != (flag in command):
-            command.append(flag) if value else command.remove(flag)
+        if value and flag not in command:
+            command.append(flag)
+        elif not value and flag in command:
+            command.remove(flag)
     elif flag in command:
         command[command.index(flag) + 1] = str(value)
     else:

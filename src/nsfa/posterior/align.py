@@ -18,9 +18,9 @@ from nsfa.draws import Draw
 from nsfa.kernels import Bools, Floats, Ints
 from nsfa.model.rotate import varimax
 
-# Two factors are the same from this |cosine| on; so are two columns of the pivot if less than this share of the draws
-# with the rarer one have both.
+# Two factors are the same from this |cosine| on.
 SAME = 0.6
+# So are two columns of the pivot, if less than this share of the draws with the rarer one have both.
 TWINS = 0.5
 # Factors in a smaller share of the draws are not kept in the pivot.
 RARE = 0.1
