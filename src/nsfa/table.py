@@ -125,7 +125,7 @@ def check_finite(table: Floats, names: tuple[str, ...] | None) -> None:
         row, column = infinite[0]
         raise ValueError(
             f"X must be finite or NaN (missing). Got {table[row, column]} at sample {row}, {label(names, column)} "
-            f"({len(infinite)} infinite entries in all); replace infinities by NaN or by numbers."
+            f"({len(infinite)} in all); replace infinities by NaN or by numbers."
         )
 
 

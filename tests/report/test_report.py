@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,9 +148,12 @@ def test_other_models_and_tables_without_names(estimator, fitted, tmp_path):
     assert "The model was given 2 factors" in text
 
 
-def test_a_large_report_is_small(tmp_path):
+def test_a_large_report_is_small_and_soon_there(tmp_path):
     posterior = made_up(80, 20_000, 100, draws=20)
+    began = time.perf_counter()
     text = written(tmp_path, posterior)
+    # two seconds; one look at all names per gene made it a hundred
+    assert time.perf_counter() - began < 20
     assert len(text.encode()) < 15e6
     data = data_of(text)
     assert data["heatmap"]["n"] == 2000 < data["heatmap"]["of"]

@@ -97,9 +97,9 @@ class Posterior:
 
     def _pairs_in_words(self) -> dict[str, str]:
         """Which features the covariances are of."""
-        names = [self.data.names[d] for d in self.data.kept]
-        pairs = enumerate(feature_pairs(len(names)), 1)
-        return {f"covariance {i}": f"the covariance of {names[a]} and {names[b]}" for i, (a, b) in pairs}
+        names = self.data.names
+        pairs = self.data.kept[feature_pairs(len(self.data.kept))]
+        return {f"covariance {i}": f"the covariance of {names[a]} and {names[b]}" for i, (a, b) in enumerate(pairs, 1)}
 
     def noise_variance(self) -> Floats:
         """Posterior mean noise variance of every feature (n_features,), in the user's units; 0 where it is constant."""
