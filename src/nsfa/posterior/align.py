@@ -7,7 +7,7 @@ without a counterpart found new columns of the pivot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ _LEAST_DRAWS = 40
 # ... until no column turns further than this cosine from one round to the next.
 STABLE = 0.999
 _ROUNDS = 6
+# Draws are gone through side by side, as many as have together so many entries.
+_BLOCK = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,10 @@ class Alignment:
 
     def support(self) -> Bools:
         """Whether draw i contains column m of the pivot, (draws, M)."""
-        out = np.zeros((len(self.factor), self.pivot.shape[1]), dtype=np.bool_)
-        for i, factor in enumerate(self.factor):
-            out[i, factor[factor >= 0]] = True
-        return out
+        out = np.zeros((len(self.factor), self.pivot.shape[1] + 1), dtype=np.bool_)
+        # those that are none come last
+        out[np.repeat(np.arange(len(out)), [len(factor) for factor in self.factor]), np.concatenate(self.factor)] = True
+        return out[:, :-1]
 
 
 def align(draws: Sequence[Draw], dense: bool) -> Alignment:
@@ -69,21 +71,42 @@ def align(draws: Sequence[Draw], dense: bool) -> Alignment:
 
     def loadings(i: int) -> Floats:
         # single precision is as much as cosines need, and half the work
-        return rotated(draws[i], rotation[i], np.float32)
+        return side_by_side(draws[i : i + 1], rotation[i : i + 1], np.float32)
 
     size = max(int(np.mean([draw.shape[0] * draw.shape[1] for draw in draws])), 1)
     wanted = min(PIVOT_DRAWS, max(PIVOT_ENTRIES // size, _LEAST_DRAWS), len(draws))
     some = np.unique(np.linspace(0, len(draws) - 1, wanted).astype(int))
     pivot = _find_pivot(loadings, some, _start(draws))
-    single: Any = pivot.astype(np.float32)
-    matches = [_match(single, loadings(i)) for i in range(len(draws))]
-    return Alignment(pivot, tuple(m[0] for m in matches), tuple(m[1] for m in matches), tuple(rotation))
+    factor: list[Ints] = []
+    sign: list[Floats] = []
+    for block in blocks(draws, np.arange(len(draws))):
+        own, turned = [draws[i] for i in block], [rotation[i] for i in block]
+        matched = _match_draws(pivot, side_by_side(own, turned, np.float32), [draw.n_factors for draw in own])
+        factor += matched[0]
+        sign += matched[1]
+    return Alignment(pivot, tuple(factor), tuple(sign), tuple(rotation))
 
 
-def rotated(draw: Draw, rotation: Floats | None, dtype: Any = np.float64) -> Floats:
-    """Loadings (D, K) of a draw, after its rotation."""
-    out = draw.loadings(dtype)
-    return out if rotation is None else out @ rotation.astype(dtype)
+def blocks(draws: Sequence[Draw], which: Ints) -> Iterator[Ints]:
+    """``which`` in pieces, each of at least one draw and of no more entries together than are handled at once."""
+    size = np.cumsum([draws[i].shape[0] * draws[i].shape[1] for i in which])
+    first = 0
+    while first < len(which):
+        before = size[first - 1] if first else 0
+        last = max(int(np.searchsorted(size, before + _BLOCK, side="right")), first + 1)
+        yield which[first:last]
+        first = last
+
+
+def side_by_side(draws: Sequence[Draw], rotation: Sequence[Floats | None], dtype: Any = np.float64) -> Floats:
+    """Loadings (D, sum of K) of draws, after their rotations."""
+    out = np.zeros((draws[0].shape[0], sum(draw.n_factors for draw in draws)), dtype)
+    first = 0
+    for draw, turn in zip(draws, rotation, strict=True):
+        loadings = draw.loadings(dtype)
+        out[:, first : first + draw.n_factors] = loadings if turn is None else loadings @ turn.astype(dtype)
+        first += draw.n_factors
+    return out
 
 
 def _start(draws: Sequence[Draw]) -> int:
@@ -179,18 +202,39 @@ def _unit(columns: Floats) -> Floats:
 
 
 def _match(pivot: Floats, g: Floats) -> tuple[Ints, Floats]:
-    """Column of the pivot, whose columns have unit length, (−1: none) and sign of every column of g."""
-    factor, sign = np.full(g.shape[1], -1), np.ones(g.shape[1])
-    if pivot.shape[1] == 0 or g.shape[1] == 0:
-        return factor, sign
-    norm = np.sqrt(np.einsum("dk,dk->k", g, g))
-    norm[norm == 0] = 1.0
-    cosine = pivot.astype(g.dtype, copy=False).T @ g / norm
-    # below SAME a pair is worth nothing, so that it cannot displace a true one
-    worth = np.abs(cosine)
-    worth[worth < SAME] = 0.0
-    rows, columns = linear_sum_assignment(-worth)
-    good = worth[rows, columns] > 0
-    factor[columns[good]] = rows[good]
-    sign[columns[good]] = np.sign(cosine[rows[good], columns[good]])
-    return factor, sign
+    """Column of the pivot, whose columns have unit length, (−1: none) and sign of every column of g, of one draw."""
+    factor, sign = _match_draws(pivot, g, [g.shape[1]])
+    return factor[0], sign[0]
+
+
+def _match_draws(pivot: Floats, g: Floats, widths: Sequence[int]) -> tuple[list[Ints], list[Floats]]:
+    """The same for draws side by side, of ``widths`` columns each."""
+    factor, sign, edges = np.full(g.shape[1], -1), np.ones(g.shape[1]), np.cumsum([0, *widths])
+    if pivot.shape[1] and g.shape[1]:
+        norm = np.sqrt(np.einsum("dk,dk->k", g, g))
+        norm[norm == 0] = 1.0
+        cosine = pivot.astype(g.dtype, copy=False).T @ g / norm
+        # below SAME a pair is worth nothing, so that it cannot displace a true one
+        worth = np.abs(cosine)
+        worth[worth < SAME] = 0.0
+        best = worth.argmax(axis=0)
+        found = worth[best, np.arange(len(best))] > 0
+        factor[found] = best[found]
+        for i in np.flatnonzero(_ambiguous(worth > 0, widths)):
+            own = slice(edges[i], edges[i + 1])
+            rows, columns = linear_sum_assignment(-worth[:, own])
+            factor[own] = -1
+            factor[own][columns] = np.where(worth[:, own][rows, columns] > 0, rows, -1)
+        found = factor >= 0
+        sign[found] = np.sign(cosine[factor[found], found])
+    return np.split(factor, edges[1:-1]), np.split(sign, edges[1:-1])
+
+
+def _ambiguous(similar: Bools, widths: Sequence[int]) -> Bools:
+    """Which of the draws side by side have a row or a column with two candidates (rows, sum of widths)."""
+    draw = np.repeat(np.arange(len(widths)), widths)
+    out = np.zeros(len(widths), dtype=np.bool_)
+    out[draw[np.count_nonzero(similar, axis=0) > 1]] = True
+    row, column = np.nonzero(similar)
+    count = np.bincount(draw[column] * len(similar) + row, minlength=len(widths) * len(similar))
+    return out | (count.reshape(len(widths), len(similar)) > 1).any(axis=1)

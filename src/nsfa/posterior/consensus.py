@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from nsfa.draws import Draw
 from nsfa.kernels import Bools, Floats, Ints, Kernels
-from nsfa.posterior.align import Alignment, rotated
+from nsfa.posterior.align import Alignment, blocks, side_by_side
 from nsfa.posterior.project import sample_moments
 
 if TYPE_CHECKING:
@@ -102,31 +102,25 @@ class Consensus:
         )
 
 
-class _Aligned:
-    """Loadings of the draws, rotated, with the columns ``keep`` of the pivot in order."""
+# Some draws, their aligned loadings (D, draws, K) on the model's scale, and which factors they contain (draws, K).
+_Block = tuple[Ints, Floats, Bools]
 
-    def __init__(self, draws: Sequence[Draw], alignment: Alignment, keep: Ints, again: bool = False) -> None:
-        self.draws, self.alignment, self.keep = draws, alignment, keep
-        # small draws that are gone through again
-        self._small = again and 8 * len(draws) * draws[0].shape[0] * len(keep) <= CACHE_BYTES
-        self._made: dict[int, tuple[Floats, Bools]] = {}
 
-    def loadings(self, i: int) -> tuple[Floats, Bools]:
-        """Draw i on the model's scale (D, K), and which factors it contains (K,)."""
-        if i in self._made:
-            return self._made[i]
-        made = self._make(i)
-        if self._small:
-            self._made[i] = made
-        return made
-
-    def _make(self, i: int) -> tuple[Floats, Bools]:
-        own, where, sign = self.alignment.columns(i, self.keep)
-        out = np.zeros((self.draws[i].shape[0], len(self.keep)))
-        out[:, where] = rotated(self.draws[i], self.alignment.rotation[i])[:, own] * sign
-        there = np.zeros(len(self.keep), dtype=np.bool_)
-        there[where] = True
-        return out, there
+def _aligned(draws: Sequence[Draw], which: Ints, alignment: Alignment, keep: Ints) -> Iterator[_Block]:
+    """Loadings of the draws ``which``, rotated, with the columns ``keep`` of the pivot in order, block by block."""
+    place = np.full(alignment.pivot.shape[1] + 1, -1)
+    place[keep] = np.arange(len(keep))
+    for block in blocks(draws, which):
+        g = side_by_side([draws[i] for i in block], [alignment.rotation[i] for i in block])
+        where = place[np.concatenate([alignment.factor[i] for i in block])]
+        draw = np.repeat(np.arange(len(block)), [draws[i].n_factors for i in block])
+        own = np.flatnonzero(where >= 0)
+        sign = np.concatenate([alignment.sign[i] for i in block])[own]
+        out = np.zeros((len(g), len(block) * len(keep)))
+        out[:, draw[own] * len(keep) + where[own]] = g[:, own] * sign
+        there = np.zeros((len(block), len(keep)), dtype=np.bool_)
+        there[draw[own], where[own]] = True
+        yield block, out.reshape(len(g), len(block), len(keep)), there
 
 
 def build(
@@ -140,12 +134,18 @@ def build(
     """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
     draws = [draw for chain in chains for draw in chain]
     keep = np.flatnonzero(alignment.support().mean(axis=0) > min_support)
-    aligned = _Aligned(draws, alignment, keep, again=True)
-    mean, inclusion, share = _averages(aligned)
+    aligned: Iterable[_Block] = _aligned(draws, np.arange(len(draws)), alignment, keep)
+    if 8 * len(draws) * draws[0].shape[0] * len(keep) <= CACHE_BYTES:
+        aligned = list(aligned)
+    mean, inclusion, share = _averages(draws, aligned)
     # the largest mean loading is positive, and the factor that explains most comes first
     sign = np.where(mean[np.abs(mean).argmax(axis=0), np.arange(len(keep))] < 0, -1.0, 1.0)
     order = np.argsort(-share, kind="stable")
-    lower, upper = _intervals(aligned, inclusion, level)
+    tail = (1 - level) / 2
+    some = evenly(len(draws), max(INTERVAL_BYTES // (4 * max(int((inclusion > tail).sum()), 1)), 50))
+    if len(some) < len(draws) or not isinstance(aligned, list):
+        aligned = _aligned(draws, some, alignment, keep)
+    lower, upper = _intervals(aligned, inclusion, tail)
     lower, upper = np.where(sign > 0, lower, -upper), np.where(sign > 0, upper, -lower)
     scores, deviation = score_means(data, draws, alignment, keep, kernels)
     found = alignment.support()[:, keep].reshape(len(chains), len(chains[0]), len(keep))
@@ -166,32 +166,29 @@ def build(
     )
 
 
-def _averages(aligned: _Aligned) -> tuple[Floats, Floats, Floats]:
+def _averages(draws: Sequence[Draw], aligned: Iterable[_Block]) -> tuple[Floats, Floats, Floats]:
     """Mean loadings and inclusion (D, K) given the factor, and each factor's share of the variance over all draws."""
-    mean = np.zeros((aligned.draws[0].shape[0], len(aligned.keep)))
-    inclusion, share, count = np.zeros_like(mean), np.zeros(len(aligned.keep)), np.zeros(len(aligned.keep))
-    for i, draw in enumerate(aligned.draws):
-        g, there = aligned.loadings(i)
-        mean += g
-        inclusion += g != 0
-        count += there
-        total = draw.scalars["loading_power"] + (1.0 / draw.noise_precision).sum()
-        share += np.einsum("dk,dk->k", g, g) / total
-    return mean / count, inclusion / count, share / len(aligned.draws)
+    mean: Any = 0.0
+    inclusion: Any = 0.0
+    share: Any = 0.0
+    count: Any = 0
+    for block, g, there in aligned:
+        mean += g.sum(axis=1)
+        inclusion += np.count_nonzero(g, axis=1)
+        count += np.count_nonzero(there, axis=0)
+        total = [draws[i].scalars["loading_power"] + (1.0 / draws[i].noise_precision).sum() for i in block]
+        share += np.einsum("dnk,dnk,n->k", g, g, 1.0 / np.array(total))
+    return mean / count, inclusion / count, share / len(draws)
 
 
-def _intervals(aligned: _Aligned, inclusion: Floats, level: float) -> tuple[Floats, Floats]:
+def _intervals(aligned: Iterable[_Block], inclusion: Floats, tail: float) -> tuple[Floats, Floats]:
     """Central interval of every loading given the factor; [0, 0] where the loading is almost surely inactive."""
-    tail = (1 - level) / 2
     rows, columns = np.nonzero(inclusion > tail)
     lower, upper = np.zeros(inclusion.shape), np.zeros(inclusion.shape)
     if len(rows) == 0:
         return lower, upper
-    some = evenly(len(aligned.draws), max(INTERVAL_BYTES // (4 * len(rows)), 50))
-    values, present = np.empty((len(some), len(rows)), dtype=np.float32), np.empty((len(some), len(aligned.keep)), bool)
-    for row, i in enumerate(some):
-        g, present[row] = aligned.loadings(i)
-        values[row] = g[rows, columns]
+    parts = [(g[rows, :, columns].T.astype(np.float32), there) for _, g, there in aligned]
+    values, present = (np.concatenate(part) for part in zip(*parts, strict=True))
     for k in np.unique(columns):
         own = columns == k
         bounds = np.quantile(values[np.ix_(present[:, k], own)], [tail, 1 - tail], axis=0, method="weibull")
@@ -201,8 +198,10 @@ def _intervals(aligned: _Aligned, inclusion: Floats, level: float) -> tuple[Floa
 
 def aligned_draws(data: Observed, draws: Sequence[Draw], alignment: Alignment, consensus: Consensus) -> Floats:
     """Loadings of every draw on the consensus factors, (draws, n_features, K), in the user's units."""
-    aligned = _Aligned(draws, alignment, consensus.pivot)
-    return np.array([data.to_user(aligned.loadings(i)[0] * consensus.sign) for i in range(len(draws))])
+    out = np.empty((len(draws), data.n_features, consensus.n_factors))
+    for block, g, _ in _aligned(draws, np.arange(len(draws)), alignment, consensus.pivot):
+        out[block] = data.to_user(g * consensus.sign).transpose(1, 0, 2)
+    return out
 
 
 def evenly(n: int, at_most: int) -> Ints:
