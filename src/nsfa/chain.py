@@ -29,7 +29,7 @@ _CARRIED = ("number", "seconds")
 SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
 # Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK``
 # / ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
-TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 200, 100, 150_000_000
+TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 150, 100, 150_000_000
 # A preview keeps one draw where the run would keep so many.
 PREVIEW = 20
 
@@ -122,9 +122,8 @@ class Chain:
         self.stats = Stats(data, kernels)
         self.moves = schedule.build(spec, data.shape[0])
         self.marginal_moves = schedule.build_marginal(spec, data)
-        # Without those moves, factors that the noise hides would take long to come back. Chains that start empty find
-        # strong factors first anyhow; they stay cold, so that not all chains come the same way.
-        self.annealed = schedule.annealed_sweeps(tune) if self.marginal_moves and (start or spec.n_components) else 0
+        # without those moves, factors that the noise hides would take long to come back
+        self.annealed = schedule.annealed_sweeps(tune) if self.marginal_moves else 0
         self.early = schedule.early_sweeps(tune)
         self.number = 0
         self.seconds = 0.0
