@@ -29,7 +29,7 @@ from nsfa.model.start import starting_factors
 
 _REPORT_EVERY = 0.1
 # Seconds of sampling from which starting worker processes (imports, compiled code from the cache) is worth it.
-_WORTH_PROCESSES = 2.5
+_WORTH_PROCESSES = 2.0
 # Entries of a table from which workers are not kept for the next fit.
 _LARGE = 500_000
 
