@@ -97,7 +97,7 @@ BAD = [
     (lambda X: sp.coo_array(np.arange(4.0)), "2-D table"),
     (lambda X: text_frame(), r"X must hold numbers.* Got 'low' at row 0, column 1"),
     (lambda X: X.astype(complex), "X must hold real numbers. Complex data not supported"),
-    (lambda X: np.where(X[1, 2] == X, np.inf, X), r"X must be finite or NaN.*Got inf at sample 1, feature 2 \(1 infinite"),
+    (lambda X: np.where(X[1, 2] == X, np.inf, X), r"X must be finite or NaN.*Got inf at sample 1, feature 2 \(1 in all\)"),
     (lambda X: np.where(X[1, 2] == X, -np.inf, X), "Got -inf at sample 1, feature 2"),
     (lambda X: X[:1], r"at least 2 samples and 2 features. Got 1 sample\(s\) and 5 feature\(s\)"),
     (lambda X: X[:, :1], r"at least 2 samples and 2 features"),

@@ -4,7 +4,8 @@ from scipy.stats import ortho_group
 
 from nsfa.draws.draw import Draw
 from nsfa.model.rotate import varimax
-from nsfa.posterior.align import SAME, align
+from nsfa.posterior import align as module
+from nsfa.posterior.align import SAME, align, blocks
 
 
 def draw_of(loadings, log_joint=0.0):
@@ -113,3 +114,10 @@ def test_two_forms_of_a_factor_that_seldom_occur_together_are_one(truth, rng):
     draws += shuffled(np.hstack([truth, *forms]), rng, 6)[0]
     support = np.sort(align(draws, dense=False).support().mean(axis=0))[::-1]
     assert (support[:6] == 1.0).all() and (support[6:] < 0.5).all()
+
+
+def test_blocks_have_a_bounded_number_of_entries(monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", 40)
+    draws = [draw_of(np.ones((10, k))) for k in (2, 1, 1, 9, 0, 0, 0, 0, 0)]
+    assert [b.tolist() for b in blocks(draws, np.arange(9))] == [[0, 1, 2], [3], [4, 5, 6, 7], [8]]
+    assert [len(b) for b in blocks(draws, np.arange(4, 9), least=4)] == [1] * 5

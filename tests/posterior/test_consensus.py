@@ -6,6 +6,7 @@ from nsfa import AFA, BFRM, NSFA
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
+from nsfa.posterior import align as alignment
 from nsfa.posterior import consensus as module
 from nsfa.posterior.align import align
 from nsfa.posterior.consensus import build, evenly
@@ -98,6 +99,34 @@ def test_intervals_of_a_thinned_posterior_are_close(planted, monkeypatch):
     monkeypatch.setattr(module, "INTERVAL_BYTES", 100)
     thin = build(posterior.data, posterior.chains, posterior.alignment(), get_kernels("numba"))
     assert np.abs(thin.upper - found.upper).max() < 0.3 and (thin.upper != found.upper).any()
+
+
+@pytest.mark.parametrize("cache", [0, 10**9])
+def test_draws_one_by_one_or_side_by_side_are_the_same(planted, monkeypatch, cache):
+    posterior = planted[1].posterior_
+    none = draw_of(np.zeros((40, 0)))
+    chains = [[none, *chain[::10]] for chain in posterior.chains]
+    draws, results = [draw for chain in chains for draw in chain], []
+    monkeypatch.setattr(module, "CACHE_BYTES", cache)
+    for size in (10**6, 3000, 1):
+        monkeypatch.setattr(alignment, "_BLOCK", size)
+        aligned = align(draws, dense=False)
+        results.append((aligned, build(posterior.data, chains, aligned, get_kernels("numba"))))
+    first = results[0]
+    assert first[1].n_factors == 4 and not first[0].support()[0].any()
+    for aligned, found in results[1:]:
+        assert all((a == b).all() for a, b in zip(aligned.factor, first[0].factor, strict=True))
+        for name in ("loadings", "inclusion", "lower", "upper", "support", "variance_explained"):
+            np.testing.assert_allclose(getattr(found, name), getattr(first[1], name), atol=1e-9)
+
+
+def test_a_rare_factor_in_none_of_the_thinned_draws(rng, monkeypatch):
+    a, b = np.array([2.0, -3.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0, 1.0])
+    draws = [draw_of(np.column_stack([a, b])) if 10 < i < 22 else draw_of(a[:, None]) for i in range(101)]
+    data, aligned = observe(rng.normal(size=(10, 4))), align(draws, dense=False)
+    monkeypatch.setattr(module, "evenly", lambda n, at_most: np.array([0, n - 1]))
+    found = build(data, [draws], aligned, get_kernels("reference"), min_support=0.05)
+    assert found.n_factors == 2 and (found.upper[:, 1] == 0).all()
 
 
 def test_evenly_spread_indices():

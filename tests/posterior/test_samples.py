@@ -81,8 +81,8 @@ def test_inverse_transform_reconstructs(fitted):
 def test_holes_of_new_samples_are_filled_with_honest_intervals(fitted):
     data, model = fitted
     rng = np.random.default_rng(1)
-    scores = rng.normal(size=(200, 3))
-    new = scores @ data.loadings.T + np.sqrt(data.noise_variance) * rng.normal(size=(200, 30))
+    scores = rng.normal(size=(800, 3))
+    new = scores @ data.loadings.T + np.sqrt(data.noise_variance) * rng.normal(size=(800, 30))
     holed = np.where(rng.random(new.shape) < 0.2, np.nan, new)
     filled, lower, upper = model.impute(holed, level=0.9)
     gone = np.isnan(holed)

@@ -79,17 +79,21 @@ def align(draws: Sequence[Draw], dense: bool) -> Alignment:
     pivot = _find_pivot(loadings, some, _start(draws))
     factor: list[Ints] = []
     sign: list[Floats] = []
+    single: Any = pivot.astype(np.float32)
     for block in blocks(draws, np.arange(len(draws))):
         own, turned = [draws[i] for i in block], [rotation[i] for i in block]
-        matched = _match_draws(pivot, side_by_side(own, turned, np.float32), [draw.n_factors for draw in own])
+        matched = _match_draws(single, side_by_side(own, turned, np.float32), [draw.n_factors for draw in own])
         factor += matched[0]
         sign += matched[1]
     return Alignment(pivot, tuple(factor), tuple(sign), tuple(rotation))
 
 
-def blocks(draws: Sequence[Draw], which: Ints) -> Iterator[Ints]:
-    """``which`` in pieces, each of at least one draw and of no more entries together than are handled at once."""
-    size = np.cumsum([draws[i].shape[0] * draws[i].shape[1] for i in which])
+def blocks(draws: Sequence[Draw], which: Ints, least: int = 1) -> Iterator[Ints]:
+    """``which`` in pieces, each of at least one draw and of no more entries together than are handled at once.
+
+    Draws of fewer than ``least`` factors count as if they had so many.
+    """
+    size = np.cumsum([draws[i].shape[0] * max(draws[i].n_factors, least) for i in which])
     first = 0
     while first < len(which):
         before = size[first - 1] if first else 0

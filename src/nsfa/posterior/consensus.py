@@ -110,7 +110,7 @@ def _aligned(draws: Sequence[Draw], which: Ints, alignment: Alignment, keep: Int
     """Loadings of the draws ``which``, rotated, with the columns ``keep`` of the pivot in order, block by block."""
     place = np.full(alignment.pivot.shape[1] + 1, -1)
     place[keep] = np.arange(len(keep))
-    for block in blocks(draws, which):
+    for block in blocks(draws, which, least=max(len(keep), 1)):
         g = side_by_side([draws[i] for i in block], [alignment.rotation[i] for i in block])
         where = place[np.concatenate([alignment.factor[i] for i in block])]
         draw = np.repeat(np.arange(len(block)), [draws[i].n_factors for i in block])
@@ -145,7 +145,7 @@ def build(
     some = evenly(len(draws), max(INTERVAL_BYTES // (4 * max(int((inclusion > tail).sum()), 1)), 50))
     if len(some) < len(draws) or not isinstance(aligned, list):
         aligned = _aligned(draws, some, alignment, keep)
-    lower, upper = _intervals(aligned, inclusion, tail)
+    lower, upper = _intervals(aligned, len(some), inclusion, tail)
     lower, upper = np.where(sign > 0, lower, -upper), np.where(sign > 0, upper, -lower)
     scores, deviation = score_means(data, draws, alignment, keep, kernels)
     found = alignment.support()[:, keep].reshape(len(chains), len(chains[0]), len(keep))
@@ -181,18 +181,24 @@ def _averages(draws: Sequence[Draw], aligned: Iterable[_Block]) -> tuple[Floats,
     return mean / count, inclusion / count, share / len(draws)
 
 
-def _intervals(aligned: Iterable[_Block], inclusion: Floats, tail: float) -> tuple[Floats, Floats]:
+def _intervals(aligned: Iterable[_Block], n_draws: int, inclusion: Floats, tail: float) -> tuple[Floats, Floats]:
     """Central interval of every loading given the factor; [0, 0] where the loading is almost surely inactive."""
     rows, columns = np.nonzero(inclusion > tail)
     lower, upper = np.zeros(inclusion.shape), np.zeros(inclusion.shape)
     if len(rows) == 0:
         return lower, upper
-    parts = [(g[rows, :, columns].T.astype(np.float32), there) for _, g, there in aligned]
-    values, present = (np.concatenate(part) for part in zip(*parts, strict=True))
+    values, present = np.empty((n_draws, len(rows)), dtype=np.float32), np.empty((n_draws, inclusion.shape[1]), bool)
+    first = 0
+    for block, g, there in aligned:
+        last = first + len(block)
+        values[first:last], present[first:last] = g[rows, :, columns].T, there
+        first = last
     for k in np.unique(columns):
-        own = columns == k
-        bounds = np.quantile(values[np.ix_(present[:, k], own)], [tail, 1 - tail], axis=0, method="weibull")
-        lower[rows[own], k], upper[rows[own], k] = bounds
+        own, there = columns == k, present[:, k]
+        # rare factors may be in none of the draws
+        if there.any():
+            bounds = np.quantile(values[np.ix_(there, own)], [tail, 1 - tail], axis=0, method="weibull")
+            lower[rows[own], k], upper[rows[own], k] = bounds
     return lower, upper
 
 
