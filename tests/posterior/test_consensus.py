@@ -8,8 +8,8 @@ from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.posterior import align as alignment
 from nsfa.posterior import consensus as module
-from nsfa.posterior.align import align
-from nsfa.posterior.consensus import build, evenly
+from nsfa.posterior.align import align, evenly
+from nsfa.posterior.consensus import build
 
 
 @pytest.fixture(scope="module")

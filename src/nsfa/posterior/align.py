@@ -74,8 +74,7 @@ def align(draws: Sequence[Draw], dense: bool) -> Alignment:
         return side_by_side(draws[i : i + 1], rotation[i : i + 1], np.float32)
 
     size = max(int(np.mean([draw.shape[0] * draw.shape[1] for draw in draws])), 1)
-    wanted = min(PIVOT_DRAWS, max(PIVOT_ENTRIES // size, _LEAST_DRAWS), len(draws))
-    some = np.unique(np.linspace(0, len(draws) - 1, wanted).astype(int))
+    some = evenly(len(draws), min(PIVOT_DRAWS, max(PIVOT_ENTRIES // size, _LEAST_DRAWS)))
     pivot = _find_pivot(loadings, some, _start(draws))
     factor: list[Ints] = []
     sign: list[Floats] = []
@@ -86,6 +85,11 @@ def align(draws: Sequence[Draw], dense: bool) -> Alignment:
         factor += matched[0]
         sign += matched[1]
     return Alignment(pivot, tuple(factor), tuple(sign), tuple(rotation))
+
+
+def evenly(n: int, at_most: int) -> Ints:
+    """At most ``at_most`` of 0, …, n − 1, evenly spread, the last one included."""
+    return np.unique(np.linspace(0, n - 1, min(n, at_most)).astype(np.int64))
 
 
 def blocks(draws: Sequence[Draw], which: Ints, least: int = 1) -> Iterator[Ints]:

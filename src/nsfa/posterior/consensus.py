@@ -10,7 +10,7 @@ import numpy as np
 
 from nsfa.draws import Draw
 from nsfa.kernels import Bools, Floats, Ints, Kernels
-from nsfa.posterior.align import Alignment, blocks, side_by_side
+from nsfa.posterior.align import Alignment, blocks, evenly, side_by_side
 from nsfa.posterior.project import sample_moments
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ _Block = tuple[Ints, Floats, Bools]
 
 def _aligned(draws: Sequence[Draw], which: Ints, alignment: Alignment, keep: Ints) -> Iterator[_Block]:
     """Loadings of the draws ``which``, rotated, with the columns ``keep`` of the pivot in order, block by block."""
+    # the last place is for factors that are none of the pivot's, whose number is −1
     place = np.full(alignment.pivot.shape[1] + 1, -1)
     place[keep] = np.arange(len(keep))
     for block in blocks(draws, which, least=max(len(keep), 1)):
@@ -133,7 +134,8 @@ def build(
 ) -> Consensus:
     """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
     draws = [draw for chain in chains for draw in chain]
-    keep = np.flatnonzero(alignment.support().mean(axis=0) > min_support)
+    support = alignment.support()
+    keep = np.flatnonzero(support.mean(axis=0) > min_support)
     aligned: Iterable[_Block] = _aligned(draws, np.arange(len(draws)), alignment, keep)
     if 8 * len(draws) * draws[0].shape[0] * len(keep) <= CACHE_BYTES:
         aligned = list(aligned)
@@ -148,7 +150,7 @@ def build(
     lower, upper = _intervals(aligned, len(some), inclusion, tail)
     lower, upper = np.where(sign > 0, lower, -upper), np.where(sign > 0, upper, -lower)
     scores, deviation = score_means(data, draws, alignment, keep, kernels)
-    found = alignment.support()[:, keep].reshape(len(chains), len(chains[0]), len(keep))
+    found = support[:, keep].reshape(len(chains), len(chains[0]), len(keep))
     return Consensus(
         loadings=data.to_user(mean * sign)[:, order],
         lower=data.to_user(lower)[:, order],
@@ -208,11 +210,6 @@ def aligned_draws(data: Observed, draws: Sequence[Draw], alignment: Alignment, c
     for block, g, _ in _aligned(draws, np.arange(len(draws)), alignment, consensus.pivot):
         out[block] = data.to_user(g * consensus.sign).transpose(1, 0, 2)
     return out
-
-
-def evenly(n: int, at_most: int) -> Ints:
-    """At most ``at_most`` of 0, …, n − 1, evenly spread, the last one included."""
-    return np.unique(np.linspace(0, n - 1, min(n, at_most)).astype(np.int64))
 
 
 def score_means(

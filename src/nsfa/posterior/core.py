@@ -18,8 +18,8 @@ from nsfa.kernels import Bools, Floats, Ints, get_kernels
 from nsfa.metrics import log_mean_density
 from nsfa.model.priors import LOG_2PI
 from nsfa.model.spec import ModelSpec
-from nsfa.posterior.align import Alignment, align
-from nsfa.posterior.consensus import SCORE_DRAWS, Consensus, aligned_draws, build, evenly, score_means
+from nsfa.posterior.align import Alignment, align, evenly
+from nsfa.posterior.consensus import SCORE_DRAWS, Consensus, aligned_draws, build, score_means
 from nsfa.posterior.diagnostics import Diagnostics, diagnose
 from nsfa.posterior.predict import Entries, predictive_moments, summarise
 from nsfa.posterior.project import sample_moments
