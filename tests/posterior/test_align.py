@@ -5,7 +5,7 @@ from scipy.stats import ortho_group
 from nsfa.draws.draw import Draw
 from nsfa.model.rotate import varimax
 from nsfa.posterior import align as module
-from nsfa.posterior.align import SAME, align, blocks
+from nsfa.posterior.align import SAME, _match_draws, align, blocks
 
 
 def draw_of(loadings, log_joint=0.0):
@@ -114,6 +114,17 @@ def test_two_forms_of_a_factor_that_seldom_occur_together_are_one(truth, rng):
     draws += shuffled(np.hstack([truth, *forms]), rng, 6)[0]
     support = np.sort(align(draws, dense=False).support().mean(axis=0))[::-1]
     assert (support[:6] == 1.0).all() and (support[6:] < 0.5).all()
+
+
+def test_two_factors_that_resemble_one_another_are_matched_one_to_one():
+    # the second draw's columns are both nearest to the first of the pivot: together they fit best the other way round
+    pivot = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    between = np.array([[0.75, 0.8], [0.66, 0.0], [0.0, 0.6]])
+    plain = np.array([[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]])
+    assert (between > SAME)[:2].tolist() == [[True, True], [True, False]]
+    factor, sign = _match_draws(pivot, np.hstack([plain, between, plain[:, :1]]), [2, 2, 1])
+    assert [f.tolist() for f in factor] == [[1, 0], [1, 0], [1]]
+    assert [s.tolist() for s in sign] == [[-1.0, 1.0], [1.0, 1.0], [-1.0]]
 
 
 def test_blocks_have_a_bounded_number_of_entries(monkeypatch):
