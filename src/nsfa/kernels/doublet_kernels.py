@@ -105,6 +105,17 @@ def pick(weight, target):
 
 
 @jit
+def scores_of_two(residual, feature, loading, variance, key, attempt, out):
+    """Draw the scores of a new factor, given its two features' residuals without it and noise variances with it."""
+    d, e = feature[0], feature[1]
+    pull = loading[0] / variance[0], loading[1] / variance[1]
+    precision = 1.0 + pull[0] * loading[0] + pull[1] * loading[1]
+    for i in range(out.shape[0]):
+        mean = (pull[0] * residual[d, i] + pull[1] * residual[e, i]) / precision
+        out[i] = mean + normal_at(key, attempt, FEATURES + 1 + i) / math.sqrt(precision)
+
+
+@jit
 def try_doublets(problem, attempts, key):
     """Births and deaths in turn; see ``Kernels.draw_doublets``."""
     residual, variance = problem.residual, problem.noise_variance
@@ -170,11 +181,7 @@ def try_doublets(problem, attempts, key):
             loading[total, 1] = sign * math.copysign(math.sqrt(second * ends[1]), rho)
             feature[total, 0], feature[total, 1] = d, e
             variance[d], variance[e] = new
-            pull = loading[total, 0] / new[0], loading[total, 1] / new[1]
-            precision = 1.0 + pull[0] * loading[total, 0] + pull[1] * loading[total, 1]
-            for i in range(n):
-                mean = (pull[0] * residual[d, i] + pull[1] * residual[e, i]) / precision
-                scores[total, i] = mean + normal_at(key, attempt, FEATURES + 1 + i) / math.sqrt(precision)
+            scores_of_two(residual, feature[total], loading[total], new, key, attempt, scores[total])
             alive[number] = total
             number, total, at = number + 1, total + 1, number
         elif possible and math.log(accept) < math.log(number) - ratio:
@@ -184,11 +191,8 @@ def try_doublets(problem, attempts, key):
             continue
         old = alive[at]
         add_fit(-1.0, feature[old], loading[old], scores[old], residual, power)
-    kept, new_ones = np.zeros(had, np.bool_), np.zeros(total, np.bool_)
+    lives = np.zeros(total, np.bool_)
     for i in range(number):
-        if alive[i] < had:
-            kept[alive[i]] = True
-        else:
-            new_ones[alive[i]] = True
-    which = np.flatnonzero(new_ones)
-    return kept, feature[which], loading[which], scores[which]
+        lives[alive[i]] = True
+    new_ones = had + np.flatnonzero(lives[had:])
+    return lives[:had], feature[new_ones], loading[new_ones], scores[new_ones]
