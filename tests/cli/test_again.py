@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from command import read_json, run
+from nsfa.cli import again
 
 DERIVED = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "genes.csv", "imputed.csv", "diagnostics.json")
 
@@ -70,6 +71,24 @@ def test_report_is_rebuilt_from_the_directory_alone(copy, finished, tmp_path):
     assert len(list((moved / "figures").glob("*.png"))) >= 5
     assert str(moved / "report.html") in result.stdout
     assert tomllib.loads((moved / "config.toml").read_text())["results"]["title"] == "Another title"
+
+
+def test_a_report_that_came_later_is_kept_up_to_date(finished, tmp_path):
+    out = tmp_path / "out"
+    run("fit", finished.parent / "table.csv", "-o", out, "--chains", "1", "--tune", "5", "--draws", "5", "--no-report")
+    run("report", out)
+    before = (out / "report.html").read_bytes()
+    run("resume", out, "--draws", "5")
+    assert (out / "report.html").read_bytes() != before
+    assert "--no-report" not in tomllib.loads((out / "config.toml").read_text())["command"]
+
+
+def test_resume_knows_the_chains_without_the_settings(copy, monkeypatch):
+    (copy / "config.toml").unlink()
+    seen = []
+    monkeypatch.setattr(again, "complete", lambda out, sampler, chains, *rest: seen.append(chains))
+    run("resume", copy)
+    assert seen == [2]
 
 
 def test_report_does_without_the_files_it_can_do_without(copy):

@@ -1,12 +1,14 @@
 """``nsfa compare`` and ``nsfa demo``."""
 
 import json
+import tomllib
 
 import pandas as pd
 import pytest
 
 import nsfa
 from command import TINY, read_json, run
+from nsfa.cli import memory
 
 
 def test_compare_writes_a_row_per_model_and_split(table, tmp_path):
@@ -33,6 +35,14 @@ def test_models_that_are_none_are_refused(models, table, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_memory_is_that_of_all_fits_at_once(table, tmp_path, monkeypatch):
+    one = memory.estimate((15, 12), chains=2, draws=10, processes=1, model="nsfa", n_components=None)
+    monkeypatch.setattr(memory, "available", lambda: 2.5 * one)
+    options = ["compare", table, "-o", tmp_path / "out", "--models", "nsfa", "--splits", "3", *TINY]
+    assert "of memory" in run(*options, "--jobs", "3", code=1).stderr
+    run(*options, "--jobs", "1", "--quiet")
+
+
 def test_holdout_is_checked(table, tmp_path):
     assert "holdout" in run("compare", table, "-o", tmp_path / "out", *TINY, "--holdout", "2", code=1).stderr
     assert not (tmp_path / "out").exists()
@@ -52,6 +62,10 @@ def test_demo_finds_a_free_name_and_says_how_close_it_came(tmp_path, monkeypatch
 
 def test_the_demo_s_table_can_be_fitted_as_a_table(tmp_path):
     run("demo", "-o", tmp_path / "demo", "--chains", "1", "--tune", "5", "--draws", "5", "--thin", "1", "--quiet")
+    command = tomllib.loads((tmp_path / "demo" / "config.toml").read_text())["command"]
+    run("report", tmp_path / "demo", "--title", "Another", "--quiet")
+    changed = tomllib.loads((tmp_path / "demo" / "config.toml").read_text())
+    assert changed["command"] == command and changed["results"]["title"] == "Another"
     found = read_json(run("info", tmp_path / "demo" / "table.csv", "--json"))
     assert (found["samples"], found["genes"]) == (100, 100)
     diagnostics = json.loads((tmp_path / "demo" / "diagnostics.json").read_text())

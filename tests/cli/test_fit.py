@@ -11,6 +11,7 @@ import pytest
 import nsfa
 from command import TINY, read_json, run, write_table
 from nsfa.cli import memory
+from nsfa.cli.results import read_samples, write_samples
 
 TABLES = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "genes.csv", "imputed.csv")
 
@@ -42,7 +43,13 @@ def test_imputed_holds_what_was_observed_and_fills_the_rest(finished):
     given = pd.read_csv(finished.parent / "table.csv", index_col="gene")
     assert given.isna().to_numpy().any() and not filled.isna().to_numpy().any()
     seen = given.notna().to_numpy()
-    np.testing.assert_allclose(filled.to_numpy()[seen], given.to_numpy()[seen], rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(filled.to_numpy()[seen], given.to_numpy()[seen], rtol=1e-9, atol=1e-9)
+
+
+def test_labels_with_many_digits_are_kept(tmp_path):
+    labels = pd.DataFrame({"patient": [1000001, 1000002, None]})
+    write_samples(tmp_path, ["a", "b", "c"], labels)
+    assert read_samples(tmp_path, 3)["patient"].tolist()[:2] == [1000001, 1000002]
 
 
 def test_the_command_in_config_repeats_the_run(finished, tmp_path):

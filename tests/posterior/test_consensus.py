@@ -40,6 +40,8 @@ def test_means_are_over_the_draws_that_contain_the_factor(by_hand):
     np.testing.assert_allclose(found.loadings[:, 1], 4 / 3 * np.array([0.0, 0.0, 1.0, 1.0]) * scale, rtol=1e-6)
     np.testing.assert_array_equal(found.inclusion, (found.loadings != 0).astype(float))
     assert (found.lower <= found.loadings + 1e-9).all() and (found.loadings <= found.upper + 1e-9).all()
+    for values in (found.loadings, found.lower, found.upper):
+        assert not np.signbit(values[values == 0]).any(), "−0 looks odd in a table"
 
 
 def test_variance_explained_is_a_share_of_loadings_and_noise(by_hand):

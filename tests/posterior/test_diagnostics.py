@@ -38,6 +38,12 @@ def test_constant_traces_are_no_error():
     assert ess_bulk(np.ones((4, 100))) == 400
 
 
+def test_two_values_each_in_half_of_the_draws_can_agree(rng):
+    trace = rng.permutation(np.repeat([3.0, 4.0], 1000)).reshape(4, 500)
+    assert split_rhat(trace) < 1.05
+    assert split_rhat(np.repeat([3.0, 3.0, 4.0, 4.0], 500).reshape(4, 500)) > 2
+
+
 def test_verdicts_are_sentences(rng):
     good = diagnose({"K": rng.normal(size=(4, 1000))})
     assert good.converged and good.verdict.startswith("Converged: 4 chains agree, R-hat ≤ 1.0")

@@ -201,6 +201,7 @@ def test_annotations_in_the_order_of_the_samples(write):
         ("sample,class\nother,x\n", "must have a column with the samples' names. Got none of them: its first column has 'other', the samples are 's1', 's2'."),
         ("sample,class\n", "its first column has no rows"),
         ("sample,class\ns1,x\ns1,y\n", "must have one row per sample. Got 's1' 2 times."),
+        ("sample,class\ns1,x\ns1 ,y\n", "must have one row per sample. Got 's1' 2 times."),
         ("sample,class\ns1,x\ns2\n", "every row of l.csv must have 2 fields, as its header. Got 1 in row 's2'."),
         ("", "the file of annotations must not be empty"),
     ],

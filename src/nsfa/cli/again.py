@@ -44,6 +44,7 @@ def resume(
     nsfa resume results --draws 1000
     """
     import nsfa
+    from nsfa.draws.store import open_store
 
     store, config = draws_of(out), read_config(out)
 
@@ -53,7 +54,7 @@ def resume(
             change_config(out, {"sampling": asdict(posterior.length)}, also=("estimator",))
         return posterior
 
-    complete(out, sampler, config.get("sampling", {}).get("chains", 4), report_options(config), work)
+    complete(out, sampler, open_store(store).settings.chains, report_options(config), work)
 
 
 def keep_companions(out: Path, new: ReportOptions, n_samples: int, quiet: bool) -> None:
@@ -96,6 +97,9 @@ def report(
         new.annotations or before.annotations, new.gene_sets or before.gene_sets, title or before.title,
         impute or before.impute,
     )  # fmt: skip
-    change = {"title": title, "impute": impute or None, "annotations": new.annotations, "gene_sets": new.gene_sets}
+    change = {
+        "title": title, "impute": impute or None, "annotations": new.annotations, "gene_sets": new.gene_sets,
+        "report": None if before.report else True,
+    }  # fmt: skip
     change_config(out, {"results": {key: value for key, value in change.items() if value is not None}})
     complete(out, lambda monitor: posterior, 0, replace(wanted, report=True), talk)

@@ -34,7 +34,7 @@ def compare(
 ) -> None:
     """Hide entries of a table, fit several models to the rest, and score what they say about the hidden ones.
 
-    Writes comparison.csv, a row per model and split, and a figure.
+    Writes comparison.csv, a row per model and split, and figures.
 
     [bold]Examples[/bold]
 
@@ -52,7 +52,7 @@ def compare(
             name, _, number = word.partition(":")
             if name != "spca":
                 options = ModelOptions(model=Model(name), n_components=int(number) if number else None)
-                check_memory(read.shape, options, sampling, run.jobs)
+                check_memory(read.shape, options, sampling, run.jobs, fits=splits * len(estimators))
     source, reading = describe_input(table, read), absolute_paths(reading, "genes")
     command = command_line("compare", source["path"], output.absolute(), reading, sampling)
     command += f" --models {shlex.quote(models)} --splits {splits} --holdout {holdout}"

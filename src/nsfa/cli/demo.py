@@ -91,7 +91,7 @@ def free_name(path: Path) -> Path:
 
 
 def simulate(seed: int) -> Simulated:
-    """The demo's table, with the true factors as gene sets and the two strongest scores as annotations."""
+    """The demo's table, with the true factors as gene sets and the strongest one's scores as annotations."""
     import pandas as pd
 
     from nsfa.datasets import make_sparse_factors

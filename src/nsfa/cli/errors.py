@@ -72,7 +72,7 @@ def sentences() -> Iterator[None]:
 def sentence(error: Exception) -> str:
     """An exception in words."""
     if isinstance(error, MemoryError):
-        return "Not enough memory. Use --top-genes, fewer --draws or --chains, or --thin."
+        return "Not enough memory. Use --top-genes, or fewer --draws, --chains or --jobs."
     if isinstance(error, OSError) and error.strerror:
         where = f" {error.filename}" if error.filename else ""
         return f"Cannot read or write{where}: {error.strerror}."

@@ -138,16 +138,19 @@ def _concentration(text: str) -> float | str:
         raise ValueError(f"--concentration must be a number or infer. Got {text!r}.") from None
 
 
-def check_memory(shape: tuple[int, int], model: ModelOptions, sampling: SamplingOptions, jobs: int | None) -> None:
-    """Raise ValueError if the run will not fit into memory."""
+def check_memory(
+    shape: tuple[int, int], model: ModelOptions, sampling: SamplingOptions, jobs: int | None, fits: int | None = None
+) -> None:
+    """Raise ValueError if the run will not fit into memory; or so many ``fits``, each of them on one core."""
     from nsfa.chain import preview_draws
     from nsfa.runner import worker_count
 
-    at_once = min(worker_count(jobs), sampling.chains)
+    workers = worker_count(jobs)
+    processes, together = (min(workers, sampling.chains), 1) if fits is None else (1, min(workers, fits))
     draws = preview_draws(sampling.draws) if sampling.preview else sampling.draws
     memory.check(
-        memory.estimate(
-            shape, chains=sampling.chains, draws=draws, processes=at_once, model=model.model.value,
+        together * memory.estimate(
+            shape, chains=sampling.chains, draws=draws, processes=processes, model=model.model.value,
             n_components=model.n_components,
         )
     )  # fmt: skip

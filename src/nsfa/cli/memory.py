@@ -74,5 +74,5 @@ def check(needed: float) -> None:
     if there is not None and needed > there:
         raise ValueError(
             f"This run needs about {needed / GB:.1f} GB of memory, {there / GB:.1f} GB are available: use --top-genes, "
-            "fewer --draws or --chains, --thin, or fewer --jobs; --ignore-memory starts it anyway."
+            "fewer --draws (with a larger --thin as long a run), --chains or --jobs; --ignore-memory starts it anyway."
         )

@@ -112,10 +112,11 @@ def write_text(path: Path, text: str) -> None:
         part.write_text(text, encoding="utf-8")
 
 
-def write_csv(path: Path, frame: Any, index: str | None) -> None:
-    """Write a DataFrame, whole, with its index under the name ``index``; numbers to six digits."""
+def write_csv(path: Path, frame: Any, index: str | None, digits: int | None = 6) -> None:
+    """Write a DataFrame, whole, with its index under the name ``index``; numbers to so many digits, None: all."""
+    form = None if digits is None else f"%.{digits}g"
     with replacing(path) as part:
-        frame.to_csv(part, index=index is not None, index_label=index, float_format="%.6g", encoding="utf-8")
+        frame.to_csv(part, index=index is not None, index_label=index, float_format=form, encoding="utf-8")
 
 
 def files(out: Path) -> list[str]:

@@ -75,7 +75,7 @@ def write_samples(out: Path, names: Any, annotations: Any) -> None:
     import pandas as pd
 
     frame = pd.DataFrame(index=list(names)) if annotations is None else annotations.set_axis(list(names))
-    write_csv(out / SAMPLES, frame, "sample")
+    write_csv(out / SAMPLES, frame, "sample", digits=None)
 
 
 def read_samples(out: Path, n_samples: int) -> Any:
@@ -124,7 +124,8 @@ def write_imputed(out: Path, posterior: Posterior, samples: Any, samples_in_rows
 
     filled = posterior.impute(user_table(posterior.data))
     frame = pd.DataFrame(filled, index=samples, columns=list(posterior.data.names))
-    write_csv(out / "imputed.csv", *((frame, "sample") if samples_in_rows else (frame.T, "gene")))
+    # more digits than measurements have, fewer than centring and scaling leave
+    write_csv(out / "imputed.csv", *((frame, "sample") if samples_in_rows else (frame.T, "gene")), digits=10)
 
 
 def user_table(data: Observed) -> Floats:

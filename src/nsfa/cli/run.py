@@ -50,7 +50,7 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
         if plan.gene_sets is not None:
             write_gene_sets(out, plan.gene_sets)
         if plan.keep_table:
-            write_csv(out / TABLE, plan.table.frame().T, "gene")
+            write_csv(out / TABLE, plan.table.frame().T, "gene", digits=None)
 
         def sampler(monitor: Monitor) -> Posterior:
             posterior: Posterior = plan.estimator.fit(plan.table.X, store=out / DRAWS, monitor=monitor).posterior_

@@ -88,7 +88,8 @@ def change_config(out: Path, sections: Mapping[str, Mapping[str, Any]], also: Se
         values = {key: _scalar(value) for key, value in values.items()}
         for part in (name, *also):
             config.setdefault(part, {}).update(values)
-        for key, value in values.items():
+        # the demo's results are its own: it has no options for them
+        for key, value in values.items() if name != "results" or command[1] == "fit" else ():
             _set_flag(command, "--" + key.replace("_", "-"), value)
     top = {"command": shlex.join(command), "created": config.pop("created", "")}
     write_text(
@@ -99,7 +100,9 @@ def change_config(out: Path, sections: Mapping[str, Mapping[str, Any]], also: Se
 
 def _set_flag(command: list[str], flag: str, value: Any) -> None:
     if isinstance(value, bool):
-        if value and flag not in command:
+        if value and (opposite := flag.replace("--", "--no-", 1)) in command:
+            command.remove(opposite)
+        elif value and flag not in command:
             command.append(flag)
         elif not value and flag in command:
             command.remove(flag)

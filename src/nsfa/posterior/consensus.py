@@ -148,11 +148,12 @@ def build(
     if len(some) < len(draws) or not isinstance(aligned, list):
         aligned = _aligned(draws, some, alignment, keep)
     lower, upper = _intervals(aligned, len(some), inclusion, tail)
-    lower, upper = np.where(sign > 0, lower, -upper), np.where(sign > 0, upper, -lower)
+    # adding 0 makes −0 a plain zero
+    lower, upper = np.where(sign > 0, lower, -upper) + 0.0, np.where(sign > 0, upper, -lower) + 0.0
     scores, deviation = score_means(data, draws, alignment, keep, kernels)
     found = support[:, keep].reshape(len(chains), len(chains[0]), len(keep))
     return Consensus(
-        loadings=data.to_user(mean * sign)[:, order],
+        loadings=data.to_user(mean * sign + 0.0)[:, order],
         lower=data.to_user(lower)[:, order],
         upper=data.to_user(upper)[:, order],
         level=level,

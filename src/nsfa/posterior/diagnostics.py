@@ -85,7 +85,9 @@ def split_rhat(trace: Floats) -> float:
     if _constant(halves):
         return 1.0
     folded = np.abs(halves - np.median(halves))
-    return max(_rhat(_rank_normalise(halves)), _rhat(_rank_normalise(folded)))
+    # of two values, each in half of the draws, all distances are the same
+    parts = [halves] if _constant(folded) else [halves, folded]
+    return max(_rhat(_rank_normalise(part)) for part in parts)
 
 
 def ess_bulk(trace: Floats) -> float:

@@ -45,7 +45,7 @@ def read_annotations(path: str | os.PathLike[str], sample_names: Sequence[str]) 
     key, notes = _key(header, rows, sample_names, path.name)
     labels = {row[key].strip(): row for row in rows}
     if len(labels) < len(rows):
-        twins = [row[key] for row in rows]
+        twins = [row[key].strip() for row in rows]
         twin = next(name for name in twins if twins.count(name) > 1)
         raise ValueError(f"{path.name} must have one row per sample. Got {show(twin)} {twins.count(twin)} times.")
     columns = {
