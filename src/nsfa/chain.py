@@ -25,8 +25,8 @@ from nsfa.stats import Stats
 # What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
 _CARRIED = ("number", "seconds")
 # Sweeps per kept draw where the user does not say: one up to about ``SMALL`` entries and from half of ``LARGE`` on, at
-# most twelve in between.
-SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
+# most 24 in between.
+SMALL, LARGE, GROWTH = 14_000, 1_400_000, 2.28
 # Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK``
 # / ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
 TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 150, 100, 150_000_000
@@ -62,7 +62,7 @@ class Length:
         return cls(default_tune(data) if tune is None else tune, draws, default_thin(data) if thin is None else thin)
 
     def shortened(self) -> Length:
-        """A tenth of the sweeps, about half of them warm-up: enough for a first look."""
+        """A tenth of the sweeps, half or more of them warm-up: enough for a first look."""
         draws = preview_draws(self.draws)
         return Length(self.tune // 10 + draws * self.thin, draws, self.thin, preview=True)
 

@@ -1,4 +1,4 @@
-"""From a specification to the ordered moves of one sweep: the only place that asks which model it is."""
+"""From a specification to the ordered moves of one sweep: the place that asks which model it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sufficient statistics of the data given the scores: the only way the moves see the data (docs/model.md)."""
+"""Sufficient statistics of the data given the scores: what most moves see of the data (docs/model.md)."""
 
 from __future__ import annotations
 
