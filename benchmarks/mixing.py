@@ -37,7 +37,7 @@ SCHEDULES = {
     "default": {},
 }
 # data set: warm-up sweeps, sweeps after it
-LENGTHS = {"synthetic": (150, 500), "ecoli": (150, 500), "breast": (500, 12000), "prostate": (110, 100)}
+LENGTHS = {"synthetic": (150, 500), "ecoli": (150, 500), "breast": (500, 6000), "prostate": (110, 100)}
 QUANTITIES = ("log p(Y|G,psi)", "K", "active", "alpha", "|GG'|", "cov 1", "cov 2", "cov 3", "cov 4", "cov 5")
 
 

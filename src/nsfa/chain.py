@@ -25,8 +25,8 @@ from nsfa.stats import Stats
 # What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
 _CARRIED = ("number", "seconds")
 # Sweeps per kept draw where the user does not say: one up to about ``SMALL`` entries and from half of ``LARGE`` on, at
-# most 24 in between.
-SMALL, LARGE, GROWTH = 14_000, 1_400_000, 2.28
+# most twelve in between.
+SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
 # Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK``
 # / ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
 TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 150, 100, 150_000_000

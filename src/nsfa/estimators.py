@@ -232,7 +232,7 @@ class NSFA(_FactorModel):
     ----------
     chains, tune, draws, thin
         Chains, warm-up sweeps (None: 100 to 500, by the table's size), kept draws per chain, and
-        sweeps per kept draw (None: 1 to 24, by the table's size).
+        sweeps per kept draw (None: 1 to 12, by the table's size).
     preview
         A first look in a tenth of the time: a tenth of the sweeps. Broad structure and predictions are near those of
         a full fit; the verdict says that it is a preview, not whether the chains agree.
