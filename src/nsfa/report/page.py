@@ -12,7 +12,8 @@ import numpy as np
 
 from nsfa.enrichment import GeneSets, enrich
 from nsfa.posterior import Posterior
-from nsfa.posterior.consensus import Consensus, evenly
+from nsfa.posterior.align import evenly
+from nsfa.posterior.consensus import Consensus
 from nsfa.report import loadings, pack, samples, words
 
 SCRIPTS = ("data.js", "figures.js", "heatmap.js", "table.js", "genes.js", "scores.js", "start.js")

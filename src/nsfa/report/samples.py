@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from nsfa.kernels import Floats, Ints
-from nsfa.posterior.consensus import Consensus, evenly
+from nsfa.posterior.align import evenly
+from nsfa.posterior.consensus import Consensus
 from nsfa.reading import MOST_GROUPS, group_codes
 from nsfa.report import pack
 
