@@ -47,6 +47,7 @@ def predictions(frame: Any) -> list[Claim]:
         judge(
             "NSFA predicts as well as SFA with an appropriate K.", WHERE, gap > -error,
             {"NSFA": s["NSFA"], top: s[top], f"NSFA − {top}": gap, "±": error}, "It finds K by itself.",
+            "It finds K by itself, and is behind the best fixed K by more than the noise of the splits.",
         ),
         _fifteen(frame, s, top),
         judge(
@@ -84,8 +85,8 @@ def _fifteen(frame: Any, s: dict[str, float], top: str) -> Claim:
         "An appropriate number of factors is about 15.", WHERE, s["SFA K15"] >= s[top] - 0.01, figures,
         "SFA predicts best there.",
         "Hidden entries are predicted better with every further factor up to many more. With the paper's priors, which "
-        "fix the size of loadings, a chain that starts empty passes through 15 factors within some hundred sweeps and "
-        "goes on growing for thousands; with that size learned it reaches its plateau, at many more, within 200.",
+        "fix the size of loadings, a chain that starts with few passes through 15 factors at once and goes on growing "
+        "for more than a thousand sweeps; with that size learned it reaches its plateau, at many more, within 200.",
     )  # fmt: skip
 
 
