@@ -44,6 +44,8 @@ def test_imputed_holds_what_was_observed_and_fills_the_rest(finished):
     assert given.isna().to_numpy().any() and not filled.isna().to_numpy().any()
     seen = given.notna().to_numpy()
     np.testing.assert_allclose(filled.to_numpy()[seen], given.to_numpy()[seen], rtol=1e-9, atol=1e-9)
+    digits = [len(f"{value!r}".lstrip("-0.").replace(".", "")) for value in filled.to_numpy()[~seen].tolist()]
+    assert max(digits) > 7, "as many as measurements can have"
 
 
 def test_labels_with_many_digits_are_kept(tmp_path):
