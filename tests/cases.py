@@ -13,6 +13,11 @@ from nsfa.stats import Stats
 HOLES = ("complete", "some", "most", "mixed")
 
 
+def centred(state, stats):
+    """The table (D, N) less the state's intercepts; nonsense where entries are missing."""
+    return stats.data.values - (0.0 if state.intercept is None else state.intercept[:, None])
+
+
 def holes(kind: str, n_features: int, n_samples: int, rng) -> np.ndarray:
     """A (D, N) mask that leaves every row and column something to see."""
     fraction = {"complete": 0.0, "some": 0.2, "most": 0.7, "mixed": 0.4}[kind]
@@ -33,6 +38,8 @@ def case(name="nsfa", kind="complete", n_features=9, n_samples=8, seed=0, backen
     changes.setdefault("priors", Priors(concentration=Gamma(40.0, 10.0), noise=Gamma(3, 2), loading_shape=3.0))
     spec = preset(name, **changes)
     state = simulate_state(spec, n_features, n_samples, rng)
+    if state.intercept is not None:
+        state.intercept[:] = rng.standard_normal(n_features)
     mask = holes(kind, n_features, n_samples, rng)
     data = observe(np.where(mask, np.nan, simulate_data(state, rng)).T, scale=None, center=False)
     stats = Stats(data, get_kernels(backend))

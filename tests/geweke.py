@@ -113,7 +113,8 @@ def run(name: str, sweeps: int, missing: bool = True, seed: int = SEED, without=
         changes.setdefault("n_components", 3)
     spec = preset(name, **changes)
     rng = np.random.default_rng(seed)
-    prior = [statistics(simulate_state(spec, N_FEATURES, N_SAMPLES, rng), spec) for _ in range(sweeps // 2)]
+    prior = [statistics(simulate_state(spec, N_FEATURES, N_SAMPLES, rng), spec) for _ in range(2 * sweeps)]
+    rng = np.random.default_rng([seed, 1])
     chains = [_successive(spec, mask(missing), rng, without) for _ in range(sweeps // CHAIN_LENGTH)]
     names = list(prior[0])
     a = np.array([[row[n] for n in names] for row in prior])
@@ -134,6 +135,9 @@ def _successive(spec, holes, rng, without) -> list[dict[str, float]]:
     moves = (*schedule.build_marginal(spec, data), *schedule.build(spec, N_FEATURES))
     out = []
     for sweep in range(CHAIN_LENGTH):
+        if state.intercept is not None:
+            # the prior is flat: wherever an intercept is, all else has the same distribution
+            state.intercept[:] = 0.0
         data.replace_values(simulate_data(state, rng))
         stats.refresh(state)
         for move in moves:

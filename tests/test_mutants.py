@@ -196,10 +196,8 @@ def doublet_with_attempts_by_the_number_of_factors(patch):
 
 
 def doublet_with_the_noise_density_of_precisions(patch):
-    right = doublet.Doublets
-    patch.setattr(
-        doublet, "Doublets", lambda **k: right(**{**k, "noise_prior": (k["noise_prior"][0] - 2, k["noise_prior"][1])})
-    )
+    right = doublet.noise_prior
+    patch.setattr(doublet, "noise_prior", lambda *arguments: right(*arguments) - [[2.0], [0.0]])
 
 
 def doublet_with_the_slab_rate_read_as_scale(patch):

@@ -19,6 +19,7 @@ from nsfa.model.spec import ModelSpec
 from nsfa.model.start import initial_state, simple_structure, towards_data
 from nsfa.moves.births import BirthInfo
 from nsfa.moves.noise import LARGEST
+from nsfa.moves.prune import prune
 from nsfa.state import State
 from nsfa.stats import Stats
 
@@ -125,6 +126,7 @@ class Chain:
         # without those moves, factors that the noise hides would take long to come back
         self.annealed = schedule.annealed_sweeps(tune) if self.marginal_moves else 0
         self.early = schedule.early_sweeps(tune)
+        self.tune = tune
         self.number = 0
         self.seconds = 0.0
         self.state = initial_state(data, spec, rng, start)
@@ -161,6 +163,8 @@ class Chain:
         raised = self.number <= self.annealed
         if raised:
             self._raise_noise()
+        if schedule.prunes(self.number, self.tune, self.annealed, self.spec):
+            prune(self.state, self.stats, self.spec)
         for move in schedule.of_sweep(self.number, self.early, self.marginal_moves, self.moves):
             info = move(self.state, self.stats, self.spec, self.rng)
             if raised:
@@ -171,7 +175,7 @@ class Chain:
 
     def _raise_noise(self) -> None:
         """Early in the warm-up, cut noise precisions to what is allowed in this sweep, relative to the variances."""
-        power, count = self.stats.power, self.stats.count
+        power, count = self.data.power, self.stats.count
         variance = power.sum() / count.sum() if self.spec.noise == "isotropic" else power / count
         cap = schedule.precision_cap(self.number, self.annealed) / np.maximum(variance, np.finfo(float).tiny)
         np.minimum(self.state.noise_precision, cap, out=self.state.noise_precision)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,12 @@ class Observed:
     def names(self) -> tuple[str, ...]:
         """The names of the table's features, or "feature 0", "feature 1", ..."""
         return self.feature_names or tuple(f"feature {d}" for d in range(self.n_features))
+
+    @cached_property
+    def total(self) -> Floats:
+        """Σ_n y_dn over observed entries (D,): zero, but for rounding, where features are centred."""
+        total = np.asarray(self.values.sum(axis=1)).ravel()
+        return total if self.offset is None else total - self.offset * self.shape[1]
 
     def to_user(self, values: Floats, power: int = 1) -> Floats:
         """Per modelled feature (D, ...) to per feature of the table (n_features, ...), in its units to the ``power``.
@@ -140,6 +147,7 @@ class Observed:
         """Overwrite dense values in place, keeping the pattern of holes (used when data are simulated anew)."""
         self.values[:] = values if self.missing is None else np.where(self.missing, 0.0, values)
         self.power[:] = np.einsum("dn,dn->d", self.values, self.values)
+        self.__dict__.pop("total", None)
 
 
 def observe(X: Any, scale: str | None = "feature", center: bool = True) -> Observed:

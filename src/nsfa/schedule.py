@@ -15,6 +15,7 @@ from nsfa.moves import (
     concentration,
     dense,
     doublet,
+    intercept,
     loadings,
     marginal,
     noise,
@@ -45,6 +46,8 @@ MARGINAL_PERIOD = 5
 ANNEALED = 100
 SHORT_TUNE = 100
 LEAST_PRECISION, MOST_PRECISION = 0.2, 100.0
+# After that, and until the middle of the warm-up, each so-manieth sweep begins without the factors that nothing asks for.
+PRUNE_PERIOD = 10
 
 
 def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
@@ -79,6 +82,10 @@ def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
         moves += [urn.update_urn, urn.update_urn_concentration]
     else:
         moves.append(scores.update_scores)
+    if spec.priors.intercept:
+        # clustered scores cannot move together
+        moves += [intercept.update_mean_scores] if spec.scores == "gaussian" else []
+        moves.append(intercept.update_intercept)
     moves.append(refresh)
     return tuple(moves)
 
@@ -120,6 +127,12 @@ def of_sweep(number: int, early: int, marginal: tuple[Move, ...], moves: tuple[M
 def annealed_sweeps(tune: int) -> int:
     """How many of ``tune`` warm-up sweeps have a cap on the noise precisions."""
     return min(ANNEALED, tune // 5) if tune >= SHORT_TUNE else 0
+
+
+def prunes(number: int, tune: int, annealed: int, spec: ModelSpec) -> bool:
+    """Whether sweep ``number`` of a chain with ``tune`` warm-up sweeps drops factors that are not needed."""
+    free = spec.n_components is None and spec.moves == "all"
+    return free and annealed < number <= tune // 2 and number % PRUNE_PERIOD == 0
 
 
 def precision_cap(sweep: int, annealed: int) -> float:

@@ -20,7 +20,8 @@ class State:
     properties ``loadings`` (D, K), ``active`` (D, K) and ``scores`` (N, K) are views of the columns in use. Scores are
     stored samples × factors: the transpose of the paper's X.
 
-    ``loading_precision`` is 0-d when shared, (K,) per factor, (D, K) per element.
+    ``loading_precision`` is 0-d when shared, (K,) per factor, (D, K) per element; where slabs are ``relative`` it counts
+    in units of the features' noise precisions. ``intercept`` (D,) are the features' means, None where they are held.
     """
 
     n_factors: int
@@ -34,6 +35,8 @@ class State:
     sparsity: Floats | None = None
     cluster: Ints | None = None
     urn_concentration: float = 1.0
+    relative: bool = False
+    intercept: Floats | None = None
     buffers: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -70,6 +73,26 @@ class State:
         if self.loading_precision.ndim == 1:
             return self.loading_precision[None, :]
         return np.ascontiguousarray(self.loading_precision)
+
+    @property
+    def slab_rows(self) -> Floats:
+        """Precisions of the loadings themselves, (1, K) or (D, K): relative ones times the features' noise precisions."""
+        rows = self.precision_rows
+        return rows * self.noise_precision[:, None] if self.relative else rows
+
+    @property
+    def slab_weight(self) -> tuple[Ints, Floats]:
+        """What relative slabs say of each feature's noise: its active loadings m_d (D,), and Σ_k λ_k g_dk² (D,)."""
+        rows, square = self.precision_rows, self.loadings**2
+        return self.active.sum(axis=1), square @ rows[0] if len(rows) == 1 else (square * rows).sum(axis=1)
+
+    def noise_units(self, values: Floats, power: int = 1) -> Floats:
+        """Values (D, ...) in units of the features' noise, to the ``power``, where slabs are relative; else as they are."""
+        if not self.relative:
+            return values
+        unit = np.sqrt(self.noise_precision) ** power
+        out: Floats = values * unit.reshape(-1, *(1,) * (values.ndim - 1))
+        return out
 
     def drop(self, factors: Ints) -> None:
         """Remove factors; each hole is filled by the last factor, so the order of the others may change."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from nsfa.data import Observed
 from nsfa.kernels import Bools, Floats, Ints, Kernels, Projection, Rows
@@ -10,9 +11,9 @@ from nsfa.state import State
 
 
 class Stats:
-    """S = XᵀX (K, K) and T = Y X (D, K) of one chain; q (D,) and N_d (D,) come with the data.
+    """S = XᵀX (K, K), T = Y X (D, K) and q = Σ y² (D,) of one chain, Y less its intercepts; N_d (D,) are the data's.
 
-    ``refresh`` must be called after the scores change and before anything conditions on them. ``residual`` (D,) is
+    ``refresh`` must be called after the scores or the intercepts change and before anything conditions on them. ``residual`` (D,) is
     Σ_n (y_dn − g_d·x_n)² over observed entries; the loadings' moves leave it behind at no cost, and it holds until the
     loadings or the scores change.
     """
@@ -23,14 +24,17 @@ class Stats:
         self.gram: Floats = np.zeros((0, 0))
         self.cross: Floats = np.zeros((data.shape[0], 0))
         self._room: Floats = np.zeros(0)
+        self._power = data.power
+        # which entries are missing, for sums over those that are not
+        self._missing = None if data.missing is None else sp.csr_array(data.missing.astype(np.float64))
         self.residual = data.power.copy()
         self.n_observed = float(data.count.sum())
         self.log_evidence = 0.0
 
     @property
     def power(self) -> Floats:
-        """q_d = Σ_n y_dn² over observed entries (D,)."""
-        return self.data.power
+        """q_d = Σ_n (y_dn − μ_d)² over observed entries (D,), of the intercepts at the last refresh."""
+        return self._power
 
     @property
     def count(self) -> Floats:
@@ -38,7 +42,7 @@ class Stats:
         return self.data.count
 
     def refresh(self, state: State) -> None:
-        """Recompute S and T from the current scores. Cost O(N K² + D N K)."""
+        """Recompute S, T and q from the current scores and intercepts. Cost O(N K² + D N K)."""
         scores = np.ascontiguousarray(state.scores)
         self.gram = scores.T @ scores
         size = len(self.power) * state.n_factors
@@ -47,6 +51,16 @@ class Stats:
         self.cross = self._room[:size].reshape(len(self.power), state.n_factors)
         if size:
             self.kernels.cross(self.data, scores, self.cross)
+        self._power = self.data.power
+        if state.intercept is not None:
+            mu = state.intercept
+            self._power = np.maximum(self.data.power - mu * (2.0 * self.data.total - mu * self.count), 0.0)
+            self.cross -= mu[:, None] * self.score_sums(state)
+
+    def score_sums(self, state: State) -> Floats:
+        """Σ_n x_n over the samples observed for each feature: (1, K) where nothing is missing, else (D, K)."""
+        total: Floats = state.scores.sum(axis=0)[None, :]
+        return total if self._missing is None else total - self._missing @ state.scores
 
     def rows(self, state: State) -> Rows:
         """The loadings' problem, for the row kernels."""
@@ -58,11 +72,17 @@ class Stats:
             self.data.feature_holes,
             state.noise_precision,
             state.precision_rows,
+            state.relative,
         )
 
     def projection(self, state: State) -> Projection:
         """The scores' problem, for the sample kernels. Cost O(D N K + D K²)."""
         projection, information = self.kernels.project(self.data, state.loadings, state.noise_precision)
+        if state.intercept is not None:
+            weighted = (state.intercept * state.noise_precision)[:, None] * state.loadings
+            projection -= weighted.sum(axis=0)
+            if self._missing is not None:
+                projection += self._missing.T @ weighted
         return Projection(
             projection,
             information,

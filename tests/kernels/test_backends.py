@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cases import HOLES, case
+from cases import HOLES, case, centred
 from nsfa.data import observe
 from nsfa.kernels import Births, Doublets, Marginal, Scales, Splits, Tilts, get_kernels
 
@@ -79,7 +79,7 @@ def test_residuals_equal_the_reference_and_the_residual_matrix(kind, rng):
     np.testing.assert_allclose(a, b, **TOLERANCE)
     fit = state.loadings[:, ~skip] @ state.scores[:, ~skip].T
     missing = np.zeros_like(fit, bool) if stats.data.missing is None else stats.data.missing
-    direct = (np.where(missing, 0.0, stats.data.values - fit) ** 2).sum(axis=1)
+    direct = (np.where(missing, 0.0, centred(state, stats) - fit) ** 2).sum(axis=1)
     np.testing.assert_allclose(a, direct[which], rtol=1e-8, atol=1e-9)
 
 
@@ -105,7 +105,7 @@ def test_evidence_is_the_gaussian_marginal(kind):
     direct = 0.0
     for n in range(stats.data.shape[1]):
         seen = ~missing[:, n]
-        direct += multivariate_normal(cov=covariance[np.ix_(seen, seen)]).logpdf(stats.data.values[seen, n])
+        direct += multivariate_normal(cov=covariance[np.ix_(seen, seen)]).logpdf(centred(state, stats)[seen, n])
     assert base + gain == pytest.approx(direct, rel=1e-9)
 
 
@@ -199,14 +199,13 @@ def test_gammas(rng):
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.7])
-@pytest.mark.parametrize("rows", [1, 9])
-def test_rescale(shape, rows, rng):
+def test_rescale(shape, rng):
     G, X, Y = rng.normal(size=(9, 20)), rng.normal(size=(8, 20)), rng.normal(size=(9, 8))
-    usage, precision = rng.integers(1, 9, 20), rng.gamma(2, 1, (rows, 20))
+    usage, square = rng.integers(1, 9, 20), (G**2).sum(axis=0)
     results = []
     for name in ("reference", "numba"):
         parts = G.copy(), X.copy(), X.T @ X, Y @ X
-        get_kernels(name).rescale(Scales(*parts, usage, precision, 8.0, shape, 0.8), 5)
+        get_kernels(name).rescale(Scales(*parts, usage, square, 8.0, shape, 0.8), 5)
         np.testing.assert_allclose(parts[0] @ parts[1].T, G @ X.T, atol=1e-9)
         np.testing.assert_allclose(parts[1].T @ parts[1], parts[2], atol=1e-9)
         np.testing.assert_allclose(Y @ parts[1], parts[3], atol=1e-9)
@@ -216,12 +215,17 @@ def test_rescale(shape, rows, rng):
 
 
 @pytest.mark.parametrize("slab", [(0.0, 1.3), (1.7, 0.6)])
-def test_splits(slab, rng):
+@pytest.mark.parametrize("rows", [0, 1, 40])
+def test_splits(slab, rows, rng):
+    """Slabs that are absolute, or relative with a precision per factor or per loading."""
     active = np.zeros((40, 30), dtype=bool)
     active[rng.integers(0, 20, 30), np.arange(30)] = True
     active[:, :4] |= rng.random((40, 4)) < 0.3
     G = np.where(active, rng.normal(size=active.shape), 0.0)
-    problem = Splits(G, active, active.sum(axis=0), rng.gamma(2, 1, 40), (1.2, 0.7), slab, 0.8, 10.0)
+    precision = rng.gamma(2, 1, (max(rows, 1), 30))
+    weight = np.array([active.sum(axis=1), (precision * G**2).sum(axis=1)]) if rows else np.zeros((2, 40))
+    relative = bool(rows), weight, precision
+    problem = Splits(G, active, active.sum(axis=0), rng.gamma(2, 1, 40), (1.2, 0.7), slab, 0.8, 10.0, *relative)
     for key in range(5):
         a, b = (get_kernels(name).draw_splits(problem, key) for name in ("reference", "numba"))
         np.testing.assert_allclose(a.noise_precision, b.noise_precision, rtol=1e-10)
@@ -232,7 +236,8 @@ def test_splits(slab, rng):
 
 
 @pytest.mark.parametrize("slab", [(1.5, 0.7), (0.0, 2.0)], ids=["factor", "shared"])
-def test_doublets(slab, rng):
+@pytest.mark.parametrize("relative", [False, True])
+def test_doublets(slab, relative, rng):
     residual = rng.normal(size=(6, 9)) + np.outer([1, -1, 0, 0, 0.5, 0], rng.normal(size=9))
     feature, loading, scores = np.array([[0, 3], [1, 2]]), rng.normal(size=(2, 2)), rng.normal(size=(2, 9))
     births, deaths = 0, 0
@@ -240,11 +245,13 @@ def test_doublets(slab, rng):
         results = []
         for name in ("reference", "numba"):
             parts = residual.copy(), np.full(6, 0.8)
-            problem = Doublets(*parts, 0.01, feature, loading, scores, 1.0, (2.0, 1.5), slab)
-            results.append((*get_kernels(name).draw_doublets(problem, 40, key), *parts))
+            prior = np.array([[2.0] * 6, [1.5] * 6])
+            lists = feature, loading, scores, 1.0, prior, slab, relative, np.array([1.2, 0.7])
+            found = get_kernels(name).draw_doublets(Doublets(*parts, 0.01, *lists), 40, key)
+            results.append((*found, *parts, prior))
         for a, b in zip(*results, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
-        kept, pair, g, x, left, variance = results[0]
+        kept, pair, g, x, _, left, variance, _ = results[0]
         births, deaths = births + len(pair), deaths + (~kept).sum()
         # nothing is lost: what the factors do not explain any more is residual, and each feature keeps its variance
         whole, power = left.copy(), variance.copy()
@@ -315,14 +322,16 @@ def test_shears(rng):
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("prior", [(0.0, 1.3), (0.4, 1.0)])
 @pytest.mark.parametrize("noise", [(0.0, 1.0), (2.0, 1.5)])
-def test_marginal_sweep(precision, prior, noise):
+@pytest.mark.parametrize("relative", [False, True])
+def test_marginal_sweep(precision, prior, noise, relative):
     state, stats, _ = case(precision=precision)
+    state.relative = relative
     # some features below the least noise variance: they stay as they are
     least = np.where(np.arange(9) % 3 == 0, 1.01, 0.5) / state.noise_precision
 
     def call(k, s):
-        problem = Marginal(stats.data.values, np.ascontiguousarray(s.loadings), s.active, s.usage,
-                           1 / s.noise_precision, least, s.precision_rows, prior, noise)  # fmt: skip
+        problem = Marginal(centred(s, stats), np.ascontiguousarray(s.loadings), s.active, s.usage,
+                           1 / s.noise_precision, least, s.slab_rows, prior, noise, relative)  # fmt: skip
         k.sweep_marginal(problem, 91)
         s.loadings[:] = problem.loadings
         return problem.noise_variance

@@ -54,15 +54,19 @@ def test_rotations_leave_the_density_of_the_angle_alone(rng):
 
 
 @pytest.mark.parametrize("slab", [(1.5, 0.7), (0.0, 2.0)], ids=["factor", "shared"])
-def test_doublets_leave_their_density_alone(slab, rng):
+@pytest.mark.parametrize("relative", [False, True])
+def test_doublets_leave_their_density_alone(slab, relative, rng):
     """Two features: how often there is one such factor and not none, and its correlation, against quadrature."""
     both = rng.normal(size=8)
     residual = np.stack([both + rng.normal(size=8), both + rng.normal(size=8)])
-    variance, noise_prior, log_rate = np.array([1.8, 1.5]), (2.0, 1.5), -2.5
-    state = residual.copy(), variance.copy(), np.zeros((0, 2), np.int64), np.zeros((0, 2)), np.zeros((0, 8))
+    variance, noise_prior, log_rate = np.array([1.8, 1.5]), (2.0, 1.5), -2.2
+    prior = np.repeat(np.array(noise_prior)[:, None], 2, axis=1)
+    state = (
+        residual.copy(), variance.copy(), np.zeros((0, 2), np.int64), np.zeros((0, 2)), np.zeros((0, 8)), np.zeros(0)
+    )  # fmt: skip
     number, correlation = [], []
     for key in range(60_000):
-        problem = Doublets(*state[:2], 1e-9, *state[2:], log_rate, noise_prior, slab)
+        problem = Doublets(*state[:2], 1e-9, *state[2:5], log_rate, prior, slab, relative, state[5])
         new = get_kernels().draw_doublets(problem, 3, key)
         kept = [np.concatenate([old[new.kept], more]) for old, more in zip(state[2:], new[1:], strict=True)]
         state = problem.residual, problem.noise_variance, *kept
@@ -77,8 +81,11 @@ def test_doublets_leave_their_density_alone(slab, rng):
         if shape
         else distributions.multivariate_normal(cov=np.eye(2) / rate)
     )
+    # loadings in units of what noise they leave
+    units = (np.sqrt(variance[0] - first**2), np.sqrt(variance[1] - second**2)) if relative else (1.0, 1.0)
     noise = distributions.invgamma(noise_prior[0], scale=noise_prior[1])
-    logs = log_rate + law.logpdf(np.stack([first, second], axis=-1))
+    logs = log_rate + law.logpdf(np.stack([first / units[0], second / units[1]], axis=-1))
+    logs = logs - np.log(units[0] * units[1])
     for value, whole in ((first, variance[0]), (second, variance[1])):
         logs = logs + noise.logpdf(whole - value**2) - noise.logpdf(whole)
     rho = first * second / np.sqrt(variance.prod())

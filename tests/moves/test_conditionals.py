@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as distributions
 
-from cases import HOLES, case
+from cases import HOLES, case, centred
 from nsfa.kernels import few_missing
 from nsfa.kernels.reference import _row_gram, entry_conditional
 from nsfa.model import priors
@@ -47,7 +47,7 @@ def test_entry_odds_and_moments(name, kind, precision):
             continue
         gram = _row_gram(rows, d)
         covariate = rows.cross[d, k] - gram[k] @ state.loadings[d] + gram[k, k] * state.loadings[d, k]
-        lam = np.broadcast_to(rows.loading_precision, state.loadings.shape)[d, k]
+        lam = np.broadcast_to(state.slab_rows, state.loadings.shape)[d, k]
         ell, mean, log_bayes = entry_conditional(covariate, gram[k, k], state.noise_precision[d], lam)
         if name == "bfrm":
             p = spec.priors.reliability * state.sparsity[k]
@@ -74,7 +74,7 @@ def test_birth_ratio_is_the_ratio_of_marginals(kind):
     kept = state.usage > 1
     residual = stats.residuals(state, np.array([d]), ~kept)[0]
     missing = stats.data.missing[d] if stats.data.missing is not None else np.zeros(stats.data.shape[1], bool)
-    error = (stats.data.values[d] - state.loadings[d, kept] @ state.scores[:, kept].T)[~missing]
+    error = (centred(state, stats)[d] - state.loadings[d, kept] @ state.scores[:, kept].T)[~missing]
     psi = 1 / state.noise_precision[d]
     with_factor = distributions.norm(0, np.sqrt(psi + g * g)).logpdf(error).sum()
     without = distributions.norm(0, np.sqrt(psi)).logpdf(error).sum()
@@ -125,7 +125,8 @@ def test_proposal_table_sums_to_one_and_contains_the_spike(rng):
 @pytest.mark.parametrize("setting", ["diagonal", "isotropic", "shared"])
 def test_noise_posterior(kind, setting):
     state, stats, spec = case("nsfa", kind, noise=setting)
-    residual, count = stats.residuals(state), stats.count
+    stats.residual = stats.residuals(state)
+    count, residual = noise.evidence(state, stats)
     if setting == "isotropic":
         residual, count = residual.sum(keepdims=True), count.sum(keepdims=True)
     shape, rate = noise.noise_posterior(spec.priors.noise.shape, state.noise_rate, count, residual)
@@ -147,7 +148,7 @@ def test_noise_posterior(kind, setting):
 @pytest.mark.parametrize("precision", ["shared", "factor", "element"])
 def test_slab_posterior(precision):
     state, stats, spec = case("nsfa", precision=precision)
-    square, count = state.loadings**2, state.active
+    square, count = state.loadings**2 * state.noise_precision[:, None], state.active
     where = {"shared": (), "factor": (1,), "element": (2, 1)}[precision]
     total = {"shared": square.sum(), "factor": square.sum(axis=0), "element": square}[precision]
     used = {"shared": count.sum(), "factor": count.sum(axis=0), "element": count}[precision]
@@ -178,7 +179,7 @@ def test_scores_are_drawn_from_their_conditional(kind):
         seen = ~stats.data.missing[:, n]
         G, tau = state.loadings[seen], state.noise_precision[seen]
         covariance = np.linalg.inv(G.T @ (tau[:, None] * G) + np.eye(state.n_factors))
-        mean = covariance @ G.T @ (tau * stats.data.values[seen, n])
+        mean = covariance @ G.T @ (tau * centred(state, stats)[seen, n])
         z = (draws[:, n].mean(axis=0) - mean) / np.sqrt(np.diag(covariance) / len(draws))
         assert np.abs(z).max() < 4.5
         np.testing.assert_allclose(np.cov(draws[:, n].T), covariance, atol=0.08)

@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     """What the conditional of a feature's loadings needs: its products with the scores, and its precisions.
 
     cross (D, K) is Y X; gram (K, K) is XᵀX over all samples; power (D,) is Σ y²; loading_precision is (1, K), or (D, K)
-    per element.
+    per element, times the features' noise precisions where slabs are relative.
     """
 
     cross: Floats
@@ -53,6 +53,7 @@ class Rows(NamedTuple):
     holes: Holes
     noise_precision: Floats
     loading_precision: Floats
+    relative: bool = False
 
 
 class Projection(NamedTuple):
@@ -76,6 +77,7 @@ class Marginal(NamedTuple):
     values (D, N) complete; loadings (D, K) in C order, active, usage and noise_variance are changed in place;
     loading_precision (1, K) or (D, K); prior (on, off) as in ``sweep_collapsed``; noise_prior (a, b) of the noise
     precisions, a = 0 holds them. Features with a noise variance below least (D,) are left alone, and none gets there.
+    Where slabs are relative, loading_precision is (D, K) and its rows scale with the noise precisions.
     """
 
     values: Floats
@@ -87,13 +89,14 @@ class Marginal(NamedTuple):
     loading_precision: Floats
     prior: tuple[float, float]
     noise_prior: tuple[float, float]
+    relative: bool = False
 
 
 class Scales(NamedTuple):
     """What rescaling the factors needs: the first four arrays are changed in place.
 
     loadings (D, K), scores (N, K), gram (K, K), cross (D, K); usage (K,); n counts the samples. The slab precisions
-    are Gamma(shape, rate) and integrated out, or, where shape is 0, held at precision (1, K) or (D, K).
+    are Gamma(shape, rate) and integrated out, square (K,) being Σ g²; or, where shape is 0, held, and square is Σ λ g².
     """
 
     loadings: Floats
@@ -101,7 +104,7 @@ class Scales(NamedTuple):
     gram: Floats
     cross: Floats
     usage: Ints
-    precision: Floats
+    square: Floats
     n: float
     shape: float
     rate: float
@@ -175,7 +178,8 @@ class Splits(NamedTuple):
 
     loadings and active (D, K or more), usage (K,), noise_precision (D,); noise_prior (a, b) of the noise precisions;
     slab (c, d) of the new factors' precisions, c = 0 has them all d; rate is the prior mean of a feature's own factors,
-    and noise precisions stay below largest.
+    and noise precisions stay below largest. Where slabs are relative, weight (2, D) is each feature's number of
+    loadings and their Σ λ g², and loading_precision (1, K) or (D, K) the λ.
     """
 
     loadings: Floats
@@ -186,6 +190,9 @@ class Splits(NamedTuple):
     slab: tuple[float, float]
     rate: float
     largest: float
+    relative: bool
+    weight: Floats
+    loading_precision: Floats
 
 
 class Split(NamedTuple):
@@ -198,11 +205,12 @@ class Split(NamedTuple):
 
 
 class Doublets(NamedTuple):
-    """What births and deaths of factors that two features share need; the first two are changed in place.
+    """What births and deaths of factors that two features share need; residual, variances and priors change in place.
 
     residual (D, N) is what all factors leave, nothing missing; noise_variance (D,), which stay above least.
-    feature and loading (n, 2) and scores (n, N) list the factors with two users. log_rate is the log of the prior rate
-    of such factors per pair of features; noise_prior (a, b) of the noise precisions; slab (c, d) as in ``Splits``.
+    feature and loading (n, 2) and scores (n, N) list the factors with two users, precision (n,) their slab precisions.
+    log_rate is the log of the prior rate of such factors per pair of features; noise_prior (2, D) the shapes and rates
+    of the noise precisions, which relative slabs are part of; slab (c, d) as in ``Splits``.
     """
 
     residual: Floats
@@ -212,17 +220,20 @@ class Doublets(NamedTuple):
     loading: Floats
     scores: Floats
     log_rate: float
-    noise_prior: tuple[float, float]
+    noise_prior: Floats
     slab: tuple[float, float]
+    relative: bool
+    precision: Floats
 
 
 class Doubled(NamedTuple):
-    """Which of the factors listed are kept (n,); features and loadings (new, 2) and scores (new, N) of the new ones."""
+    """Which of the factors listed are kept (n,); features and loadings (new, 2), scores (new, N), slabs of the new."""
 
     kept: Bools
     feature: Ints
     loading: Floats
     scores: Floats
+    precision: Floats
 
 
 class Kernels(Protocol):

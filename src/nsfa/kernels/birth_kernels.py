@@ -82,17 +82,22 @@ def birth_rows(lo, hi, problem, key):
 
 
 @inline
-def log_split_ratio(g, variance, number, noise_prior, slab, rate):
-    """Log acceptance ratio of splitting g² off a noise variance of ``variance`` + g², beside ``number`` own factors."""
-    square = g * g
-    whole = variance + square
+def log_split_ratio(g, variance, number, others, square, problem):
+    """Log acceptance ratio of splitting g² off a noise variance of ``variance`` + g², beside ``number`` own factors.
+
+    ``others`` and ``square`` are number and Σ λ g² of the feature's other loadings, where slabs are relative.
+    """
+    slab, whole = problem.slab, variance + g * g
+    unit = variance if problem.relative else 1.0
+    size = g * g / unit
     if slab[0] == 0.0:
-        density = 0.5 * (math.log(slab[1]) - LOG_2PI - slab[1] * square)
+        density = 0.5 * (math.log(slab[1] / unit) - LOG_2PI - slab[1] * size)
     else:
-        density = math.lgamma(slab[0] + 0.5) - math.lgamma(slab[0]) + slab[0] * math.log(slab[1]) - 0.5 * LOG_2PI
-        density -= (slab[0] + 0.5) * math.log(slab[1] + 0.5 * square)
-    noise = (noise_prior[0] + 1.0) * math.log(whole / variance) - noise_prior[1] * (1.0 / variance - 1.0 / whole)
-    return math.log(rate / (number + 1.0)) + density + noise + math.log(whole / abs(g))
+        density = math.lgamma(slab[0] + 0.5) - math.lgamma(slab[0]) + slab[0] * math.log(slab[1])
+        density -= 0.5 * (LOG_2PI + math.log(unit)) + (slab[0] + 0.5) * math.log(slab[1] + 0.5 * size)
+    shape, scale = problem.noise_prior[0] + 0.5 * others, problem.noise_prior[1] + 0.5 * square
+    noise = (shape + 1.0) * math.log(whole / variance) - scale * (1.0 / variance - 1.0 / whole)
+    return math.log(problem.rate / (number + 1.0)) + density + noise + math.log(whole / abs(g))
 
 
 @jit
@@ -121,12 +126,15 @@ def split_rows(problem, key):
             rest = variance * (1.0 - u)
             if rest * problem.largest < 1.0:
                 continue
-            ratio = log_split_ratio(g, rest, number[d], problem.noise_prior, problem.slab, problem.rate)
+            ratio = log_split_ratio(g, rest, number[d], problem.weight[0, d], problem.weight[1, d], problem)
             if math.log(v) < ratio:
                 born[d], loading[d], precision[d] = True, g, 1.0 / rest
         elif number[d] > 0:
-            g = problem.loadings[d, chosen[d]]
-            ratio = log_split_ratio(g, variance, number[d] - 1, problem.noise_prior, problem.slab, problem.rate)
+            g, others, square = problem.loadings[d, chosen[d]], problem.weight[0, d], problem.weight[1, d]
+            if problem.relative:
+                lam = problem.loading_precision[d * min(1, problem.loading_precision.shape[0] - 1), chosen[d]]
+                others, square = others - 1.0, square - lam * g * g
+            ratio = log_split_ratio(g, variance, number[d] - 1, others, square, problem)
             if math.log(v) < -ratio:
                 died[d], precision[d] = True, 1.0 / (variance + g * g)
     return precision, np.flatnonzero(born), loading[born], np.flatnonzero(died), chosen[died]

@@ -136,6 +136,9 @@ def block_rows(lo, hi, loadings, active, rows, logit, anchor, key, usage, residu
             total[r] = rows.power[d0 + r]
         for k in range(n_factors):
             _fill(slab, rows.loading_precision, d0, k, slab_step, width)
+            if rows.relative:
+                for r in range(width):
+                    slab[r] *= tau[r]
             _fill(odds, logit, d0, k, odds_step, width)
             _prepare(k, d0, width, tau, gram, slab, key, work, words)
             for r in range(width):

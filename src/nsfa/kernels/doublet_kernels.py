@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import inline, jit, normal_at, uniform_pair
-from nsfa.kernels.streams import DOUBLET_SPREAD, FEATURES, LARGEST_CORRELATION
+from nsfa.kernels.compiled import gamma_draw, inline, jit, normal_at, uniform_pair
+from nsfa.kernels.streams import DOUBLET_SPREAD, FEATURES, LARGEST_CORRELATION, SLAB
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -32,7 +32,7 @@ def partner_weights(residual, power, d, out):
 
 @inline
 def log_slab(first, second, slab):
-    """Log density of two loadings of one factor, its precision integrated out unless slab[0] is 0."""
+    """Log density of two loadings of one factor, on its scale, its precision integrated out unless slab[0] is 0."""
     square = first * first + second * second
     if slab[0] == 0.0:
         return math.log(slab[1]) - LOG_2PI - 0.5 * slab[1] * square
@@ -43,9 +43,9 @@ def log_slab(first, second, slab):
 
 
 @inline
-def log_noise_ratio(variance, share, noise_prior):
+def log_noise_ratio(variance, share, shape, rate):
     """Log p(ψ (1 − u)) − log p(ψ) of a noise variance that gives the share u away."""
-    return -(noise_prior[0] + 1.0) * math.log1p(-share) - noise_prior[1] / variance * share / (1.0 - share)
+    return -(shape + 1.0) * math.log1p(-share) - rate / variance * share / (1.0 - share)
 
 
 @inline
@@ -66,9 +66,14 @@ def log_birth_ratio(residual, d, e, variance, rho, split, log_choice, log_propos
     likelihood = -0.5 * n * math.log(left) + 0.5 * (a + b) - 0.5 * (a + b - 2.0 * rho * c) / left
     log_square = math.log(rho * rho)
     first, second = math.exp(split * log_square), math.exp((1.0 - split) * log_square)
-    prior = log_slab(math.sqrt(first * variance[0]), math.sqrt(second * variance[1]), problem.slab) + problem.log_rate
-    prior += log_noise_ratio(variance[0], first, problem.noise_prior)
-    prior += log_noise_ratio(variance[1], second, problem.noise_prior)
+    shape, rate = problem.noise_prior
+    unit = 1.0, 1.0
+    if problem.relative:
+        unit = variance[0] * (1.0 - first), variance[1] * (1.0 - second)
+    sizes = math.sqrt(first * variance[0] / unit[0]), math.sqrt(second * variance[1] / unit[1])
+    prior = log_slab(sizes[0], sizes[1], problem.slab) - 0.5 * math.log(unit[0] * unit[1]) + problem.log_rate
+    prior += log_noise_ratio(variance[0], first, shape[d], rate[d])
+    prior += log_noise_ratio(variance[1], second, shape[e], rate[e])
     # (v, atanh ρ, ψ, ψ) → (g, g, ψ′, ψ′); the sign of the first loading is even
     jacobian = math.log(-log_square * both * left)
     return likelihood + prior + jacobian - log_choice - log_proposal
@@ -89,6 +94,27 @@ def add_fit(sign, feature, loading, scores, residual, power):
         for i in range(scores.shape[0]):
             residual[d, i] += sign * loading[end] * scores[i]
         power[d] = np.dot(residual[d], residual[d])
+
+
+@jit
+def count_slabs(sign, feature, loading, precision, problem):
+    """Add a factor's relative slabs, or take them away, where they bear on its two features' noise."""
+    if problem.relative:
+        for end in range(2):
+            problem.noise_prior[0, feature[end]] += 0.5 * sign
+            problem.noise_prior[1, feature[end]] += 0.5 * sign * precision * loading[end] * loading[end]
+
+
+@jit
+def slab_of_two(loading, variance, problem, key, attempt):
+    """Draw the slab precision of a new factor given its two loadings and its features' noise variances with it."""
+    shape, rate = problem.slab
+    if shape == 0.0:
+        return rate
+    square = 0.0
+    for end in range(2):
+        square += loading[end] * loading[end] / (variance[end] if problem.relative else 1.0)
+    return gamma_draw(shape + 1.0, key, attempt, SLAB) / (rate + 0.5 * square)
 
 
 @jit
@@ -124,6 +150,8 @@ def try_doublets(problem, attempts, key):
     feature, loading = np.empty((had + attempts, 2), np.int64), np.empty((had + attempts, 2))
     scores, alive = np.empty((had + attempts, n)), np.empty(had + attempts, np.int64)
     feature[:had], loading[:had], scores[:had] = problem.feature, problem.loading, problem.scores
+    precision = np.empty(had + attempts)
+    precision[:had] = problem.precision
     number, total = had, had
     for i in range(had):
         alive[i] = i
@@ -151,6 +179,7 @@ def try_doublets(problem, attempts, key):
             old = alive[at]
             d, e = feature[old, 0], feature[old, 1]
             add_fit(1.0, feature[old], loading[old], scores[old], residual, power)
+            count_slabs(-1.0, feature[old], loading[old], precision[old], problem)
             whole = partner_weights(residual, power, d, weight)
             ends[0], ends[1] = variance[d] + loading[old, 0] ** 2, variance[e] + loading[old, 1] ** 2
         whole_back = partner_weights(residual, power, e, weight_back)
@@ -182,6 +211,7 @@ def try_doublets(problem, attempts, key):
             feature[total, 0], feature[total, 1] = d, e
             variance[d], variance[e] = new
             scores_of_two(residual, feature[total], loading[total], new, key, attempt, scores[total])
+            precision[total] = slab_of_two(loading[total], new, problem, key, attempt)
             alive[number] = total
             number, total, at = number + 1, total + 1, number
         elif possible and math.log(accept) < math.log(number) - ratio:
@@ -191,8 +221,9 @@ def try_doublets(problem, attempts, key):
             continue
         old = alive[at]
         add_fit(-1.0, feature[old], loading[old], scores[old], residual, power)
+        count_slabs(1.0, feature[old], loading[old], precision[old], problem)
     lives = np.zeros(total, np.bool_)
     for i in range(number):
         lives[alive[i]] = True
     new_ones = had + np.flatnonzero(lives[had:])
-    return lives[:had], feature[new_ones], loading[new_ones], scores[new_ones]
+    return lives[:had], feature[new_ones], loading[new_ones], scores[new_ones], precision[new_ones]

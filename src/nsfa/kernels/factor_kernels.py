@@ -54,15 +54,10 @@ def rescale(problem, key):
     """Draw every factor's log scale and apply it to loadings, scores and statistics, in one pass over each."""
     loadings, scores, gram, cross = problem.loadings, problem.scores, problem.gram, problem.cross
     n_features, n_factors = loadings.shape
-    square = np.zeros(n_factors)
-    step = min(1, problem.precision.shape[0] - 1)
-    for d in range(n_features):
-        for k in range(n_factors):
-            weight = 1.0 if problem.shape > 0.0 else problem.precision[d * step, k]
-            square[k] += weight * loadings[d, k] * loadings[d, k]
     up, down = np.empty(n_factors), np.empty(n_factors)
     for k in range(n_factors):
-        t = log_scale_slice(k, problem.n, gram[k, k], square[k], problem.usage[k], problem.shape, problem.rate, key)
+        square, usage = problem.square[k], problem.usage[k]
+        t = log_scale_slice(k, problem.n, gram[k, k], square, usage, problem.shape, problem.rate, key)
         up[k], down[k] = math.exp(t), math.exp(-t)
     for d in range(n_features):
         for k in range(n_factors):

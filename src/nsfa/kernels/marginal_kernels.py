@@ -200,6 +200,19 @@ def _draw_entries(d, problem, moments, out, v, residual, key, words):
     return v, residual
 
 
+@inline
+def _with_slabs(d, problem, before):
+    """Shape and rate of feature d's noise precision given its loadings, whose relative slabs were those of ``before``."""
+    shape, rate = problem.noise_prior
+    if problem.relative:
+        square = 0.0
+        for k in range(problem.loadings.shape[1]):
+            square += problem.loading_precision[d, k] * problem.loadings[d, k] ** 2
+            shape += 0.5 if problem.active[d, k] else 0.0
+        rate += 0.5 * before * square
+    return shape, rate
+
+
 @jit
 def marginal_rows(problem, power_of, A, P, C, key):
     """One pass over the features: pattern, loadings and noise variance of each, scores integrated out.
@@ -227,7 +240,8 @@ def marginal_rows(problem, power_of, A, P, C, key):
         fill_words(key, d, words[0], words[1])
         v, residual = _draw_entries(d, problem, (P, C, work), out, v, residual, key, words)
         if noise_prior[0] > 0.0:
-            psi[d] = _noise_slice(before, v - before, residual, n, noise_prior[0], noise_prior[1], least[d], key, d)
+            shape, rate = _with_slabs(d, problem, before)
+            psi[d] = _noise_slice(before, v - before, residual, n, shape, rate, least[d], key, d)
         for k in range(n_factors):
             work[_BACK, k] = c[k] - Cg[k]
         _replace(P, C, work, out, (-1.0 / (psi[d] + v - before), residual))

@@ -12,7 +12,14 @@ from scipy.linalg import cholesky, solve_triangular
 
 from nsfa.kernels import Born, Own, few_missing, products
 from nsfa.kernels.reference_doublets import doublets
-from nsfa.kernels.reference_moves import log_scale_density, marginal_row, slice_update, split_features, tilt_pair
+from nsfa.kernels.reference_moves import (
+    gamma_draw,
+    log_scale_density,
+    marginal_row,
+    slice_update,
+    split_features,
+    tilt_pair,
+)
 from nsfa.kernels.reference_rotation import rotate_pair
 from nsfa.kernels.streams import (
     EXTRA,
@@ -57,6 +64,12 @@ def _row_gram(rows: Rows, d: int) -> Floats:
     return _gram(rows.gram, np.zeros_like(rows.gram), rows.scores, ones, rows.holes, d)
 
 
+def _slab(rows: Rows, d: int) -> Floats:
+    """Precisions (K,) of feature d's loadings under their slabs."""
+    precision: Floats = rows.loading_precision[d if len(rows.loading_precision) > 1 else 0]
+    return precision * rows.noise_precision[d] if rows.relative else precision
+
+
 def _scores_from_shared(problem: Projection, n: int, noise: Floats, key: int) -> tuple[Floats, float]:
     """Scores of sample n and its evidence, from the precision L Lᵀ that complete samples share.
 
@@ -94,20 +107,6 @@ def log_marginal(square: float, residual: float, tau: float, count: float) -> fl
     """
     gain = 1 + tau * square
     return float(-0.5 * count * np.log(gain) + 0.5 * tau * residual * (1 - 1 / gain))
-
-
-def gamma_draw(shape: float, key: int, row: int, column: int) -> float:
-    """Gamma(shape, 1) by Marsaglia & Tsang (2000), from the pairs at (row, column), (row, column + 1), ..."""
-    boosted = shape if shape >= 1 else shape + 1
-    d = boosted - 1 / 3
-    while True:
-        u, x = float(uniform_pairs(key, row, column)[0]), float(normals_at(key, row, column))
-        column += 1
-        cube = (1 + x / np.sqrt(9 * d)) ** 3
-        if cube > 0 and np.log(u) < 0.5 * x * x + d - d * cube + d * np.log(cube):
-            break
-    boost = 1.0 if shape >= 1 else float(uniform_pairs(key, row, column)[0]) ** (1 / shape)
-    return float(max(d * cube * boost, np.finfo(float).tiny))
 
 
 def _slab_precision(problem: Births, key: int, d: int, j: int) -> float:
@@ -171,7 +170,7 @@ class ReferenceKernels:
         loadings: Floats, active: Bools, rows: Rows, gram: Floats, d: int, k: int, log_prior: float | None, key: int
     ) -> bool:
         """Draw one (z, g); ``log_prior`` None keeps z. Returns z and writes g."""
-        precision = rows.loading_precision[d if len(rows.loading_precision) > 1 else 0, k]
+        precision = _slab(rows, d)[k]
         covariate = rows.cross[d, k] - gram[k] @ loadings[d] + gram[k, k] * loadings[d, k]
         ell, mean, log_bayes = entry_conditional(covariate, gram[k, k], rows.noise_precision[d], precision)
         u = float(uniform_pairs(key, d, k)[0])
@@ -180,8 +179,7 @@ class ReferenceKernels:
         return on
 
     def rescale(self, problem: Scales, key: int) -> None:
-        weight = problem.precision if problem.shape == 0 else 1.0
-        square, power = (problem.loadings**2 * weight).sum(axis=0), problem.gram.diagonal()
+        square, power = problem.square, problem.gram.diagonal()
         t = np.empty(len(power))
         for k in range(len(power)):
             column = iter(range(1000))
@@ -213,10 +211,9 @@ class ReferenceKernels:
 
     def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
         n_features, n_factors = loadings.shape
-        precision = np.broadcast_to(rows.loading_precision, loadings.shape)
         for d in range(n_features):
             tau = rows.noise_precision[d]
-            root = cholesky(tau * _row_gram(rows, d) + np.diag(precision[d]), lower=True)
+            root = cholesky(tau * _row_gram(rows, d) + np.diag(_slab(rows, d)), lower=True)
             noise = normals_at(key, d, np.arange(n_factors))
             loadings[d] = _solve_and_perturb(root, tau * rows.cross[d], noise)
         return self._all_residuals(loadings, np.ones(loadings.shape, dtype=np.bool_), rows)

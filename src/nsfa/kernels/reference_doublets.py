@@ -9,10 +9,12 @@ import numpy as np
 from scipy import stats as distributions
 
 from nsfa.kernels import Doubled
+from nsfa.kernels.reference_moves import gamma_draw
 from nsfa.kernels.streams import (
     DOUBLET_SPREAD,
     FEATURES,
     LARGEST_CORRELATION,
+    SLAB,
     normals_at,
     uniform_pairs,
 )
@@ -23,19 +25,27 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Factor:
-    """A factor of two features: its features, loadings (2,) and scores (N,), and its place in the list it came from."""
+    """A factor of two features: they, loadings (2,), scores (N,), slab precision, its place in the list it came from."""
 
     feature: tuple[int, int]
     loading: Floats
     scores: Floats
+    precision: float
     place: int = -1
+
+    def count_slabs(self, sign: int, problem: Doublets) -> None:
+        """Add its relative slabs, or take them away, where they bear on its features' noise."""
+        if problem.relative:
+            problem.noise_prior[:, list(self.feature)] += 0.5 * sign * np.array([[1, 1], self.precision * self.loading**2])
 
 
 def doublets(problem: Doublets, attempts: int, key: int) -> Doubled:
     """One attempt after another: see ``moves.doublet``."""
     alive = [
-        _Factor((int(d), int(e)), g, x, i)
-        for i, ((d, e), g, x) in enumerate(zip(problem.feature, problem.loading, problem.scores, strict=True))
+        _Factor((int(d), int(e)), g, x, float(lam), i)
+        for i, ((d, e), g, x, lam) in enumerate(
+            zip(problem.feature, problem.loading, problem.scores, problem.precision, strict=True)
+        )
     ]
     for attempt in range(attempts):
         if float(uniform_pairs(key, attempt, 0)[0]) < 0.5:
@@ -52,6 +62,7 @@ def doublets(problem: Doublets, attempts: int, key: int) -> Doubled:
         np.array([factor.feature for factor in new], dtype=np.int64).reshape(-1, 2),
         np.array([factor.loading for factor in new]).reshape(-1, 2),
         np.array([factor.scores for factor in new]).reshape(-1, n),
+        np.array([factor.precision for factor in new]),
     )
 
 
@@ -76,7 +87,13 @@ def _birth(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> N
     noise = normals_at(key, attempt, FEATURES + 1 + np.arange(n))
     scores = (g / after) @ residual[[d, e]] / precision + noise / np.sqrt(precision)
     residual[[d, e]] -= np.outer(g, scores)
-    alive.append(_Factor((d, e), g, scores, -1 - attempt))
+    shape, rate = problem.slab
+    if shape:
+        square = (g**2 / (after if problem.relative else 1.0)).sum()
+        rate = gamma_draw(shape + 1, key, attempt, SLAB) / (rate + 0.5 * square)
+    factor = _Factor((d, e), g, scores, float(rate), -1 - attempt)
+    factor.count_slabs(1, problem)
+    alive.append(factor)
 
 
 def _death(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> None:
@@ -86,6 +103,7 @@ def _death(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> N
     factor = alive[at]
     both, fit = list(factor.feature), np.outer(factor.loading, factor.scores)
     residual[both] += fit
+    factor.count_slabs(-1, problem)
     variance = problem.noise_variance[both] + factor.loading**2
     rho = float(factor.loading.prod() / np.sqrt(variance.prod()))
     split = float(np.log(factor.loading[0] ** 2 / variance[0]) / np.log(rho**2))
@@ -98,6 +116,7 @@ def _death(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> N
             alive[at] = last
     else:
         residual[both] -= fit
+        factor.count_slabs(1, problem)
 
 
 def log_birth_ratio(problem: Doublets, d: int, e: int, variance: Floats, rho: float, split: float) -> float:
@@ -117,13 +136,14 @@ def log_birth_ratio(problem: Doublets, d: int, e: int, variance: Floats, rho: fl
         - distributions.multivariate_normal(cov=apart).logpdf(values)
     ).sum()
     c, rate = problem.slab
+    unit = np.diag(variance * (1 - share)) if problem.relative else np.eye(2)
     # two normals whose common precision is Gamma(c, d) are Student's t with 2c degrees of freedom
     slab = (
-        distributions.multivariate_t(shape=rate / c * np.eye(2), df=2 * c)
+        distributions.multivariate_t(shape=rate / c * unit, df=2 * c)
         if c
-        else distributions.multivariate_normal(cov=np.eye(2) / rate)
+        else distributions.multivariate_normal(cov=unit / rate)
     )
-    noise = distributions.invgamma(problem.noise_prior[0], scale=problem.noise_prior[1])
+    noise = distributions.invgamma(problem.noise_prior[0, [d, e]], scale=problem.noise_prior[1, [d, e]])
     prior = problem.log_rate + slab.logpdf(g)
     prior += (noise.logpdf(variance * (1 - share)) - noise.logpdf(variance)).sum()
     choice = (_partners(residual, d)[e] + _partners(residual, e)[d]) / len(residual)

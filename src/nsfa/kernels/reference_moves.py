@@ -28,6 +28,20 @@ if TYPE_CHECKING:
     from nsfa.kernels import Floats, Marginal, Splits, Tilts
 
 
+def gamma_draw(shape: float, key: int, row: int, column: int) -> float:
+    """Gamma(shape, 1) by Marsaglia & Tsang (2000), from the pairs at (row, column), (row, column + 1), ..."""
+    boosted = shape if shape >= 1 else shape + 1
+    d = boosted - 1 / 3
+    while True:
+        u, x = float(uniform_pairs(key, row, column)[0]), float(normals_at(key, row, column))
+        column += 1
+        cube = (1 + x / np.sqrt(9 * d)) ** 3
+        if cube > 0 and np.log(u) < 0.5 * x * x + d - d * cube + d * np.log(cube):
+            break
+    boost = 1.0 if shape >= 1 else float(uniform_pairs(key, row, column)[0]) ** (1 / shape)
+    return float(max(d * cube * boost, np.finfo(float).tiny))
+
+
 def log_scale_density(t: float, n: float, power: float, square: float, usage: int, shape: float, rate: float) -> float:
     """Log density of a factor's log scale: see ``moves.scale``; shape 0 holds the slab precision fixed."""
     rest = 0.5 * square * np.exp(-2 * t)
@@ -72,6 +86,9 @@ def marginal_row(problem: Marginal, d: int, key: int) -> None:
         _marginal_entry(problem, d, k, V, scores, log_likelihood, key)
     shape, rate = problem.noise_prior
     if shape > 0:
+        if problem.relative:
+            shape = shape + 0.5 * problem.active[d].sum()
+            rate = rate + 0.5 * problem.noise_variance[d] * (problem.loading_precision[d] * g**2).sum()
         column = iter(range(NOISE, NOISE + 1000))
         problem.noise_variance[d] = np.exp(
             slice_update(
@@ -147,12 +164,20 @@ def marginal_proposal(
     return g, 0.9 * bend
 
 
-def log_split_ratio(g: float, variance: float, number: int, problem: Splits) -> float:
-    """Log acceptance ratio of splitting g² off a noise variance of ``variance`` + g², beside ``number`` own factors."""
+def log_split_ratio(g: float, variance: float, number: int, weight: tuple[float, float], problem: Splits) -> float:
+    """Log acceptance ratio of splitting g² off a noise variance of ``variance`` + g², beside ``number`` own factors.
+
+    ``weight`` is (m, Σ λ g²) of the feature's other loadings, where slabs are relative.
+    """
     shape, rate = problem.slab
+    unit = np.sqrt(variance) if problem.relative else 1.0
     # a normal whose precision is Gamma(c, d) is Student's t with 2c degrees of freedom
-    slab = distributions.t(2 * shape, scale=np.sqrt(rate / shape)) if shape else distributions.norm(0, rate**-0.5)
-    noise = distributions.invgamma(problem.noise_prior[0], scale=problem.noise_prior[1])
+    slab = (
+        distributions.t(2 * shape, scale=unit * np.sqrt(rate / shape))
+        if shape
+        else distributions.norm(0, unit * rate**-0.5)
+    )
+    noise = distributions.invgamma(problem.noise_prior[0] + 0.5 * weight[0], scale=problem.noise_prior[1] + 0.5 * weight[1])
     whole = variance + g**2
     prior = np.log(problem.rate) + slab.logpdf(g) + noise.logpdf(variance) - noise.logpdf(whole)
     # the proposal has density |g|/ψ; the way back picks one of n + 1
@@ -171,7 +196,8 @@ def split_features(problem: Splits, key: int) -> Split:
         variance = 1.0 / precision[d]
         if coin < 0.5:
             g, rest = float(np.sqrt(u * variance) * (1 if side < 0.5 else -1)), variance * (1 - u)
-            if rest * problem.largest >= 1 and np.log(v) < log_split_ratio(g, rest, len(own), problem):
+            weight = (float(problem.weight[0, d]), float(problem.weight[1, d]))
+            if rest * problem.largest >= 1 and np.log(v) < log_split_ratio(g, rest, len(own), weight, problem):
                 born.append((d, g))
                 precision[d] = 1.0 / rest
         elif len(own):
@@ -179,7 +205,10 @@ def split_features(problem: Splits, key: int) -> Split:
             kept = [float(uniform_pairs(key, n_features + k, 0)[0]) * i < 1 for i, k in enumerate(own, 1)]
             k = int(own[np.flatnonzero(kept)[-1]])
             g = float(problem.loadings[d, k])
-            if np.log(v) < -log_split_ratio(g, variance, len(own) - 1, problem):
+            lam = problem.loading_precision[d if len(problem.loading_precision) > 1 else 0, k]
+            own_part = (1.0, float(lam * g**2)) if problem.relative else (0.0, 0.0)
+            weight = (float(problem.weight[0, d]) - own_part[0], float(problem.weight[1, d]) - own_part[1])
+            if np.log(v) < -log_split_ratio(g, variance, len(own) - 1, weight, problem):
                 died.append((d, k))
                 precision[d] = 1.0 / (variance + g**2)
     rows, factors = (np.array([pair[i] for pair in died], dtype=np.int64) for i in (0, 1))

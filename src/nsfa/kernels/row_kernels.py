@@ -131,22 +131,29 @@ def _change(k, change, c, gram, listed, room):
             room[last, i] += change * room[k, i]
 
 
+@inline
+def slab_unit(rows, d):
+    """What row d's slab precisions are multiples of."""
+    return rows.noise_precision[d] if rows.relative else 1.0
+
+
 @jit
-def _prepare(tau, lam, diagonal, key, d, work, first, second):
+def _prepare(d, rows, diagonal, key, work, first, second):
     """Everything about row d's entries that does not depend on the other loadings, in loops that vectorise.
 
     Rows of ``work``: 0 the conditional variance 1/ℓ, ℓ = τ S_kk + λ; 1 its root; 2 the threshold that exp(½ℓμ²) × prior
     odds must pass for z = 1, u/(1−u) √(ℓ/λ). ``second`` holds the words that the loadings' normals are made of.
     """
-    n_factors = diagonal.shape[0]
+    n_factors, tau = diagonal.shape[0], rows.noise_precision[d]
+    lam, unit = rows.loading_precision[d * min(1, rows.loading_precision.shape[0] - 1)], slab_unit(rows, d)
     variance, deviation, threshold = work[0], work[1], work[2]
     fill_words(key, d, first, second)
     for k in range(n_factors):
-        variance[k] = 1.0 / (tau * diagonal[k] + lam[k])
+        variance[k] = 1.0 / (tau * diagonal[k] + unit * lam[k])
     for k in range(n_factors):
         u = to_unit(first[k])
         deviation[k] = math.sqrt(variance[k])
-        threshold[k] = u / ((1.0 - u) * math.sqrt(lam[k]) * deviation[k])
+        threshold[k] = u / ((1.0 - u) * math.sqrt(unit * lam[k]) * deviation[k])
 
 
 @inline
@@ -171,13 +178,13 @@ def independent_rows(lo, hi, loadings, active, rows, room, logit, anchor, key, u
     c, work = np.zeros(gram.shape[1]), np.empty((4, n_factors))
     diagonal = work[3]
     first, second = np.empty(n_factors, np.uint64), np.empty(n_factors, np.uint64)
-    lam_step, logit_step = min(1, rows.loading_precision.shape[0] - 1), min(1, logit.shape[0] - 1)
+    logit_step = min(1, logit.shape[0] - 1)
     for d in range(lo, hi):
         tau, prior = rows.noise_precision[d], logit[d * logit_step]
         listed = _load_holes(d, loadings, active, rows, room)
         total = _begin_row(d, loadings, active, rows, gram, c, listed, room)
         _diagonal(gram, listed, room, diagonal)
-        _prepare(tau, rows.loading_precision[d * lam_step], diagonal, key, d, work, first, second)
+        _prepare(d, rows, diagonal, key, work, first, second)
         for k in range(n_factors):
             g = loadings[d, k]
             excess = _with_holes(c[k], k, listed, room)
@@ -208,13 +215,12 @@ def collapsed_rows(loadings, active, rows, room, usage, prior_on, prior_off, key
     c, work = np.zeros(gram.shape[1]), np.empty((4, n_factors))
     diagonal = work[3]
     first, second = np.empty(n_factors, np.uint64), np.empty(n_factors, np.uint64)
-    lam_step = min(1, rows.loading_precision.shape[0] - 1)
     for d in range(n_features):
         tau = rows.noise_precision[d]
         listed = _load_holes(d, loadings, active, rows, room)
         total = _begin_row(d, loadings, active, rows, gram, c, listed, room)
         _diagonal(gram, listed, room, diagonal)
-        _prepare(tau, rows.loading_precision[d * lam_step], diagonal, key, d, work, first, second)
+        _prepare(d, rows, diagonal, key, work, first, second)
         for k in range(n_factors):
             g, on = loadings[d, k], active[d, k]
             others = usage[k] - (1 if on else 0)
@@ -264,10 +270,10 @@ def dense_rows(lo, hi, loadings, active, rows, ones, key, residual):
     lam_step = min(1, lam.shape[0] - 1)
     for d in range(lo, hi):
         gram = _gram_of_row(d, rows, ones, shared)
-        precision = tau[d] * gram[:, :n_factors]
+        precision, unit = tau[d] * gram[:, :n_factors], slab_unit(rows, d)
         for i in range(n_factors):
             b[i] = tau[d] * rows.cross[d, i]
-            precision[i, i] += lam[d * lam_step, i]
+            precision[i, i] += unit * lam[d * lam_step, i]
         root = np.linalg.cholesky(precision)
         solve_lower(root, b)
         for i in range(n_factors):

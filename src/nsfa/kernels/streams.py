@@ -52,9 +52,10 @@ ROTATION_STEP = 0.02
 ROTATION_BEND = 20.0
 ROTATION_FLOOR = 0.02
 ROTATION_UNIFORM = 0.05
-# Factors of two features: the spread of a proposed correlation in units of its standard error, and where the residuals'
-# correlations are cut off.
+# Factors of two features: the spread of a proposed correlation in units of its standard error, the column of a new
+# slab precision, and where the residuals' correlations are cut off.
 DOUBLET_SPREAD = 1.2
+SLAB = 1 << 20
 LARGEST_CORRELATION = 0.95
 # Exponents of the rough exponential stay within ± this.
 EXP_FAR = 250.0

@@ -38,6 +38,7 @@ def log_joint(state: State, data: Observed, spec: ModelSpec) -> dict[str, float]
     """All terms, the data's from the residual matrix itself. Cost O(D N K); for tests."""
     fit = state.loadings @ state.scores.T
     values = data.values if data.offset is None else data.values.toarray() - data.offset[:, None]
+    fit = fit if state.intercept is None else fit + state.intercept[:, None]
     error = values - (fit if data.missing is None else np.where(data.missing, 0.0, fit))
     residuals = (error * error).sum(axis=1)
     terms = {"data": log_likelihood(state.noise_precision, data.count, residuals)}
@@ -55,8 +56,8 @@ def _scores(state: State) -> float:
 
 
 def _loadings(state: State) -> float:
-    """Σ log N(g; 0, 1/λ) over the active loadings."""
-    precision, g2 = state.precision_rows, state.loadings**2
+    """Σ log N(g; 0, 1/λ), or N(g; 0, 1/(λτ)), over the active loadings."""
+    precision, g2 = state.slab_rows, state.loadings**2
     if len(precision) == 1:
         total = state.usage * (np.log(precision[0]) - priors.LOG_2PI) - precision[0] * g2.sum(axis=0)
         return 0.5 * float(total.sum())

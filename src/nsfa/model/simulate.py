@@ -14,7 +14,7 @@ Generator = np.random.Generator
 
 
 def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Generator) -> State:
-    """A state from the model's prior."""
+    """A state from the model's prior; intercepts, whose prior is flat, are zero."""
     hyper = spec.priors
     concentration = stickiness = urn = 1.0
     if spec.pattern in ("ibp", "finite"):
@@ -22,15 +22,16 @@ def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Genera
         stickiness = draw_value(rng, spec.stickiness, hyper.stickiness)
     if spec.scores == "dirichlet":
         urn = draw_value(rng, hyper.urn)
-    loading_rate = draw_value(rng, hyper.loading_rate)
+    loading_rate = draw_value(rng, hyper.slab_rate(n_samples))
     noise_rate = draw_value(rng, "infer", hyper.noise_rate) if spec.noise == "shared" else hyper.noise.rate
     sparsity, active = _draw_pattern(spec, n_features, concentration, stickiness, rng)
     n_factors = active.shape[1]
     shape = {"shared": (), "factor": (n_factors,), "element": (n_features, n_factors)}[spec.precision]
     precision = np.asarray(draw_gamma(rng, hyper.loading_shape, loading_rate, shape))
-    loadings = np.where(active, rng.standard_normal(active.shape) / np.sqrt(precision), 0.0)
     n_noise = 1 if spec.noise == "isotropic" else n_features
     noise = np.broadcast_to(draw_gamma(rng, hyper.noise.shape, noise_rate, n_noise), n_features).copy()
+    slab = precision * noise[:, None] if hyper.relative else precision
+    loadings = np.where(active, rng.standard_normal(active.shape) / np.sqrt(slab), 0.0)
     scores = rng.standard_normal((n_samples, n_factors))
     cluster = None
     if spec.scores == "dirichlet":
@@ -49,6 +50,8 @@ def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Genera
         sparsity=sparsity,
         cluster=cluster,
         urn_concentration=urn,
+        relative=hyper.relative,
+        intercept=np.zeros(n_features) if hyper.intercept else None,
     )
 
 
@@ -56,7 +59,7 @@ def simulate_data(state: State, rng: Generator) -> Floats:
     """Values (D, N) given the state."""
     noise = rng.standard_normal((len(state.noise_precision), len(state.scores)))
     out: Floats = state.loadings @ state.scores.T + noise / np.sqrt(state.noise_precision)[:, None]
-    return out
+    return out if state.intercept is None else out + state.intercept[:, None]
 
 
 def _draw_pattern(

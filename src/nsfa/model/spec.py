@@ -14,6 +14,8 @@ SCORES = ("gaussian", "dirichlet")
 SWEEPS = ("auto", "collapsed", "parallel")
 MOVES = ("all", "plain")
 _LARGEST_BUFFET = 1e4
+# Of N samples, correlations show from about so many over √N on.
+_VISIBLE = 3.0
 
 
 def _positive(name: str, value: Any) -> None:
@@ -44,24 +46,29 @@ class Gamma:
 
 @dataclass(frozen=True)
 class Priors:
-    """Hyperparameters, on the scale of centred and scaled data: ones, but for two that would speak too loudly.
+    """Hyperparameters, on the scale of centred and scaled data; docs/model.md has the reasons.
 
-    The slab precisions' rate is learned. The noise precisions' Gamma(0.5, 0.2) weighs as much as one observation of
-    variance 0.4; Gamma(1, 1) weighs as two of variance 1, which hides how little noise a small table has.
-    ``Priors.paper()`` has all at one, as in the paper's main text.
+    By default neither a feature's mean nor its unit matters: the mean is unknown, and loadings are counted in units of
+    the feature's noise. ``Priors.paper()`` has every shape and rate at one and neither of the two; ``Priors.learned()``
+    is the default of former versions, which finds factors in noise where features outnumber samples.
 
     noise: Gamma(a, b) of the noise precisions; with ``noise="shared"`` b is drawn from ``noise_rate``.
-    loading_shape, loading_rate: Gamma(c, d) of the slab precisions; a number fixes d, a ``Gamma`` has it drawn.
+    loading_shape, loading_rate: Gamma(c, d) of the slab precisions; a number fixes d, a ``Gamma`` has it drawn, None is
+    3/√N: a factor, if it is there, is one that N samples can show.
+    relative: the slab of feature d is N(0, 1/(λ τ_d)), in units of its noise, instead of N(0, 1/λ).
+    intercept: each feature's mean is unknown, with a flat prior, instead of that of its observed entries.
     concentration, stickiness: priors of α and β where they are inferred.
     reliability: m, the mean of BFRM's Beta for a loading that may be used; it is the only moment that matters once
     the loading's own probability is integrated out. sparsity: BFRM's Beta(s r, s(1−r)) as (s, r); None is (D, 5/D).
     urn: prior of the Dirichlet process' concentration, or a number to fix it.
     """
 
-    noise: Gamma = Gamma(0.5, 0.2)
+    noise: Gamma = Gamma(0.1, 0.1)
     noise_rate: Gamma = Gamma(1.0, 1.0)
     loading_shape: float = 1.0
-    loading_rate: float | Gamma = Gamma(1.0, 1.0)
+    loading_rate: float | Gamma | None = None
+    relative: bool = True
+    intercept: bool = True
     concentration: Gamma = Gamma(1.0, 1.0)
     stickiness: Gamma = Gamma(1.0, 1.0)
     reliability: float = 0.75
@@ -71,7 +78,16 @@ class Priors:
     @classmethod
     def paper(cls) -> Priors:
         """Knowles & Ghahramani's hyperparameters: every shape and rate is one, and nothing shares power."""
-        return cls(noise=Gamma(1.0, 1.0), loading_rate=1.0)
+        return cls(noise=Gamma(1.0, 1.0), loading_rate=1.0, relative=False, intercept=False)
+
+    @classmethod
+    def learned(cls) -> Priors:
+        """The default of former versions: the slabs' rate is learned, noise precisions have Gamma(0.5, 0.2)."""
+        return cls(noise=Gamma(0.5, 0.2), loading_rate=Gamma(1.0, 1.0), relative=False, intercept=False)
+
+    def slab_rate(self, n_samples: int) -> float | Gamma:
+        """The slab precisions' rate d, or its prior, for a table of ``n_samples``."""
+        return _VISIBLE / math.sqrt(n_samples) if self.loading_rate is None else self.loading_rate
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -80,8 +96,11 @@ class Priors:
                 if not isinstance(value, Gamma):
                     raise ValueError(f"priors.{item.name} must be a Gamma(shape, rate). Got {value!r}.")
             elif item.name in ("loading_rate", "urn"):
-                if not isinstance(value, Gamma):
+                if not isinstance(value, Gamma) and not (item.name == "loading_rate" and value is None):
                     _positive(f"priors.{item.name}", value)
+            elif item.name in ("relative", "intercept"):
+                if not isinstance(value, bool):
+                    raise ValueError(f"priors.{item.name} must be True or False. Got {value!r}.")
             elif item.name == "loading_shape":
                 _positive("priors.loading_shape", value)
         if not _is_number(self.reliability) or not 0 < self.reliability < 1:

@@ -49,10 +49,12 @@ def initial_state(data: Observed, spec: ModelSpec, rng: np.random.Generator, n_f
         concentration=1.0 if spec.concentration == "infer" else float(spec.concentration),
         stickiness=1.0 if spec.stickiness == "infer" else float(spec.stickiness),
         noise_rate=hyper.noise.rate,
-        loading_rate=_value(hyper.loading_rate),
+        loading_rate=_value(hyper.slab_rate(n_samples)),
         sparsity=np.full(n_factors, 0.5) if spec.pattern == "two-level" else None,
         cluster=np.arange(n_samples) if spec.scores == "dirichlet" else None,
         urn_concentration=_value(hyper.urn),
+        relative=hyper.relative,
+        intercept=np.zeros(n_features) if hyper.intercept else None,
     )
 
 

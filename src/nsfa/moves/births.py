@@ -44,12 +44,13 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
     )
     # a shared slab precision is the state's; others are drawn with the new factors
     shared = state.loading_precision.ndim == 0
+    # τ enters with g² and r alone: where slabs are relative, all is in units of the feature's noise
     problem = Births(
-        residual=own.residual,
-        noise_precision=state.noise_precision,
+        residual=state.noise_units(own.residual, 2),
+        noise_precision=np.ones(n_features) if state.relative else state.noise_precision,
         n_observed=stats.count,
         own_count=own.number,
-        own_square=own.square,
+        own_square=state.noise_units(own.square, 2),
         cumulative=cumulative,
         weight=weight,
         slab_shape=0.0 if shared else spec.priors.loading_shape,
@@ -61,7 +62,8 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
         precisions = None if shared else born.precision
         if state.loading_precision.ndim == 2:
             precisions = with_others(state, spec, born.row, born.precision, rng)
-        state.replace_singletons((own.owner[gone], own.factor[gone]), born.row, born.loading, precisions)
+        loading = born.loading / np.sqrt(state.noise_precision[born.row]) if state.relative else born.loading
+        state.replace_singletons((own.owner[gone], own.factor[gone]), born.row, loading, precisions)
     return BirthInfo(int(np.count_nonzero(born.accepted)), n_features)
 
 

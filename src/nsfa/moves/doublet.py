@@ -6,13 +6,11 @@ import math
 
 import numpy as np
 
-from nsfa.kernels import Doublets
+from nsfa.kernels import Doublets, Floats
 from nsfa.kernels.streams import fresh_key
-from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import ModelSpec
 from nsfa.moves.marginal import completed
 from nsfa.moves.noise import LARGEST
-from nsfa.moves.precisions import slab_posterior
 from nsfa.state import State
 from nsfa.stats import Stats
 
@@ -28,7 +26,8 @@ def update_doublet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.G
     The features' noise variances give the shares |ρ|^{2v} and |ρ|^{2(1−v)} to the new factor, v uniform, so that each
     feature's variance stays as it was. A death puts one of the n such factors back. The ratio of a birth is
     L · αβ B(2, D − 2 + β)/(n + 1) · t(g, g′) · p(ψ₁)p(ψ₁′)/p(ψ)p(ψ′) · ½ √(ψψ′) |log ρ²| (1 − ρ²) / q, L the ratio of
-    normal densities with and without ρ, t the slab with its precision integrated out, q the proposal's density.
+    normal densities with and without ρ, t the slab with its precision integrated out, q the proposal's density. Where
+    slabs are relative, t is that of loadings over the roots of ψ₁ and ψ₁′, and p includes the features' other loadings.
     Missing entries are drawn first and forgotten afterwards. Changes ``loadings``, ``active``, ``usage``,
     ``scores``, ``loading_precision``, ``noise_precision``, K; the statistics are brought up to date. Cost O(D N K).
     """
@@ -46,19 +45,25 @@ def update_doublet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.G
         loading=state.loadings[feature, factors[:, None]],
         scores=np.ascontiguousarray(state.scores[:, factors].T),
         log_rate=log_pair_rate(state, n_features),
-        noise_prior=(spec.priors.noise.shape, state.noise_rate),
+        noise_prior=noise_prior(state, spec),
         slab=(0.0, float(state.loading_precision)) if shared else (spec.priors.loading_shape, state.loading_rate),
+        relative=state.relative,
+        precision=state.precision_rows[0, factors],
     )
     found = stats.kernels.draw_doublets(problem, ATTEMPTS, fresh_key(rng))
     if not found.kept.all() or len(found.feature):
         state.noise_precision = 1.0 / problem.noise_variance
         state.drop(factors[~found.kept])
-        precision = None
-        if not shared:
-            shape, rate = slab_posterior(*problem.slab, 2, (found.loading**2).sum(axis=1))
-            precision = draw_gamma(rng, shape, rate, len(found.feature))
-        state.add(found.feature, found.loading, found.scores, precision)
+        state.add(found.feature, found.loading, found.scores, None if shared else found.precision)
         stats.refresh(state)
+
+
+def noise_prior(state: State, spec: ModelSpec) -> Floats:
+    """Shape and rate (2, D) of the Gamma that each feature's noise precision has given its loadings, but no data."""
+    prior = np.tile([[spec.priors.noise.shape], [state.noise_rate]], len(state.noise_precision))
+    if state.relative:
+        prior += 0.5 * np.array(state.slab_weight)
+    return prior
 
 
 def log_pair_rate(state: State, n_features: int) -> float:

@@ -31,9 +31,10 @@ def update_marginal(state: State, stats: Stats, spec: ModelSpec, rng: np.random.
         usage=state.usage,
         noise_variance=1.0 / state.noise_precision,
         least=LEAST_SHARE * stats.power / stats.count,
-        loading_precision=state.precision_rows,
+        loading_precision=state.slab_rows,
         prior=prior,
         noise_prior=(0.0 if hold else spec.priors.noise.shape, state.noise_rate),
+        relative=state.relative,
     )
     stats.kernels.sweep_marginal(problem, fresh_key(rng))
     state.loadings[:] = problem.loadings
@@ -41,12 +42,14 @@ def update_marginal(state: State, stats: Stats, spec: ModelSpec, rng: np.random.
 
 
 def completed(state: State, stats: Stats, rng: np.random.Generator) -> Floats:
-    """The table (D, N) with its missing entries drawn from N(g_d·x_n, ψ_d)."""
+    """The table (D, N) less the features' intercepts, with its missing entries drawn from N(g_d·x_n, ψ_d)."""
     values: Floats = stats.data.values
-    if stats.data.missing is None:
+    if state.intercept is None and stats.data.missing is None:
         return values
+    out: Floats = values.copy() if state.intercept is None else values - state.intercept[:, None]
+    if stats.data.missing is None:
+        return out
     rows, columns = np.nonzero(stats.data.missing)
-    out = values.copy()
     noise = rng.standard_normal(len(rows)) / np.sqrt(state.noise_precision[rows])
     out[rows, columns] = np.einsum("ik,ik->i", state.loadings[rows], state.scores[columns]) + noise
     return out

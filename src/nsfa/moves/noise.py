@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsfa.kernels import Floats
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import ModelSpec
@@ -18,16 +19,27 @@ LARGEST = 1e10
 
 
 def update_noise_diagonal(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
-    """τ_d ~ Gamma(a + N_d/2, b + ½ r_d), N_d counting observed entries. Changes ``noise_precision`` (D,)."""
-    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, stats.count, stats.residual)
+    """τ_d ~ Gamma(a + N_d/2, b + ½ r_d), N_d counting observed entries. Changes ``noise_precision`` (D,).
+
+    Relative slabs count as observations too: N_d + m_d of them, with r_d + Σ_k λ_k g_dk².
+    """
+    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, *evidence(state, stats))
     state.noise_precision = np.minimum(stats.kernels.draw_gammas(shape, rate, fresh_key(rng)), LARGEST)
 
 
 def update_noise_isotropic(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
-    """τ ~ Gamma(a + ΣN_d/2, b + ½ Σr_d), one for all features. Changes ``noise_precision`` (D,)."""
-    residual = stats.residual.sum()
-    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, stats.count.sum(), residual)
+    """τ ~ Gamma(a + ΣN_d/2, b + ½ Σr_d), one for all features, slabs as above. Changes ``noise_precision`` (D,)."""
+    count, residual = evidence(state, stats)
+    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, count.sum(), residual.sum())
     state.noise_precision = np.full(len(stats.count), min(draw_gamma(rng, shape, rate), LARGEST))
+
+
+def evidence(state: State, stats: Stats) -> tuple[Floats, Floats]:
+    """How many numbers bear on each feature's noise (D,), and their sum of squares: residuals, and relative loadings."""
+    if not state.relative:
+        return stats.count, stats.residual
+    number, square = state.slab_weight
+    return stats.count + number, stats.residual + square
 
 
 def noise_posterior(

@@ -1,4 +1,4 @@
-"""Slab precisions of the loadings and their common rate (docs/model.md)."""
+"""Slab precisions of the loadings and their common rate (docs/model.md). Where slabs are relative, g is g √τ_d here."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nsfa.kernels import Floats
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import Gamma, ModelSpec
@@ -17,23 +18,29 @@ Generator = np.random.Generator
 
 def update_precision_shared(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """λ ~ Gamma(c + Σm/2, rate + ½ ΣΣ g²). Changes ``loading_precision`` (0-d). Cost O(D K)."""
-    total = np.vdot(state.loadings, state.loadings)
+    total = loading_squares(state).sum()
     shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, state.usage.sum(), total)
     state.loading_precision = np.asarray(draw_gamma(rng, shape, rate))
 
 
 def update_precision_factor(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """λ_k ~ Gamma(c + m_k/2, rate + ½ Σ_d g_dk²). Changes ``loading_precision`` (K,). Cost O(D K)."""
-    total = np.einsum("dk,dk->k", state.loadings, state.loadings)
-    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, state.usage, total)
+    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, state.usage, loading_squares(state))
     state.loading_precision = stats.kernels.draw_gammas(shape, rate, fresh_key(rng))
 
 
 def update_precision_element(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """λ_dk ~ Gamma(c + z_dk/2, rate + ½ g_dk²). Changes ``loading_precision`` (D, K). Cost O(D K)."""
-    active, square = state.active.ravel(), np.square(state.loadings).ravel()
+    active, square = state.active.ravel(), state.noise_units(np.square(state.loadings), 2).ravel()
     shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, active, square)
     state.loading_precision = stats.kernels.draw_gammas(shape, rate, fresh_key(rng)).reshape(state.loadings.shape)
+
+
+def loading_squares(state: State) -> Floats:
+    """Σ_d g_dk² of every factor (K,), in units of the features' noise where slabs are relative."""
+    if not state.relative:
+        return np.einsum("dk,dk->k", state.loadings, state.loadings)
+    return np.einsum("dk,dk,d->k", state.loadings, state.loadings, state.noise_precision, optimize=True)
 
 
 def slab_posterior(shape: float, rate: float, count: Any, square: Any) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 from nsfa.kernels import Scales
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
+from nsfa.moves.precisions import loading_squares
 from nsfa.state import State
 from nsfa.stats import Stats
 
@@ -16,19 +17,20 @@ def update_scale(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Gen
 
     log p(t) = (N − m_k) t − ½ ‖x_k‖² e²ᵗ − (c + m_k/2) log(d + ½ ‖g_k‖² e⁻²ᵗ), the factor's slab precision integrated
     out: it must be drawn before anything conditions on it. A shared precision, or one per loading, is held fixed:
-    then the last term is −½ Σ λ g² e⁻²ᵗ. Changes ``scores``, ``loadings`` and, with them,
+    then the last term is −½ Σ λ g² e⁻²ᵗ. Relative slabs have g √τ for g. Changes ``scores``, ``loadings`` and, with them,
     the statistics. Cost O((D + N) K).
     """
     if state.n_factors == 0:
         return
     integrated = state.loading_precision.ndim == 1
+    square = loading_squares(state) if integrated else (state.loadings**2 * state.slab_rows).sum(axis=0)
     problem = Scales(
         loadings=state.loadings,
         scores=state.scores,
         gram=stats.gram,
         cross=stats.cross,
         usage=state.usage,
-        precision=state.precision_rows,
+        square=square,
         n=float(len(state.scores)),
         shape=spec.priors.loading_shape if integrated else 0.0,
         rate=state.loading_rate if integrated else 1.0,

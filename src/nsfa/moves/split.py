@@ -22,8 +22,9 @@ def update_split(state: State, stats: Stats, spec: ModelSpec, rng: Generator) ->
 
     Each feature tries, with probability ½ each, a birth, g² = uψ with u uniform and an even sign, ψ′ = ψ − g²; or the
     death of one of its n own factors, ψ′ = ψ + g². Neither changes the likelihood, so the ratio of a birth is
-    γ/(n+1) · t(g) · p(ψ′)/p(ψ) · ψ/|g|, t the slab with its precision integrated out. The scores of new factors are
-    not set: the scores must be drawn before anything conditions on them.
+    γ/(n+1) · t(g) · p(ψ′)/p(ψ) · ψ/|g|, t the slab with its precision integrated out. Where slabs are relative, t is that
+    of g/√ψ′ over √ψ′, and p includes the feature's other loadings. The scores of new factors are not set: the scores
+    must be drawn before anything conditions on them.
     Changes ``loadings``, ``active``, ``usage``, ``loading_precision``, ``noise_precision``, K. Cost O(D).
     """
     if state.loading_precision.ndim:
@@ -40,19 +41,22 @@ def update_split(state: State, stats: Stats, spec: ModelSpec, rng: Generator) ->
         slab=slab,
         rate=birth_rate(state, len(state.noise_precision)),
         largest=LARGEST,
+        relative=state.relative,
+        weight=np.array(state.slab_weight if state.relative else np.zeros((2, len(state.noise_precision)))),
+        loading_precision=state.precision_rows,
     )
     split = stats.kernels.draw_splits(problem, fresh_key(rng))
     if len(split.row) or len(split.dead[0]):
         state.noise_precision = split.noise_precision
-        state.replace_singletons(
-            split.dead, split.row, split.loading, slab_of_new(state, spec, split.row, split.loading, rng)
-        )
+        precision = slab_of_new(state, spec, split.row, split.loading, rng)
+        state.replace_singletons(split.dead, split.row, split.loading, precision)
 
 
 def slab_of_new(state: State, spec: ModelSpec, rows: Ints, g: Floats, rng: Generator) -> Floats | None:
     """Slab precisions of new factors given their loadings; per element, features without them draw from the prior."""
     if state.loading_precision.ndim == 0:
         return None
-    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, 1, g**2)
+    square = g**2 * state.noise_precision[rows] if state.relative else g**2
+    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, 1, square)
     own: Floats = draw_gamma(rng, shape, rate, len(rows))
     return own if state.loading_precision.ndim == 1 else with_others(state, spec, rows, own, rng)

@@ -66,7 +66,7 @@ def change_pairs(
         active=np.ascontiguousarray(state.active),
         usage=state.usage,
         noise_precision=state.noise_precision,
-        loading_precision=state.precision_rows,
+        loading_precision=state.slab_rows,
         logit=logit,
         anchor=anchor,
     )
