@@ -83,7 +83,7 @@ def test_planted_factors_are_found(planted):
 
 def test_summary_has_a_row_per_factor(planted):
     table = planted[1].posterior_.summary()
-    checks, rest = ["agreement", "rhat", "ess", "verdict"], ["minor", "n_features", "top_features"]
+    checks, rest = ["verdict", "agreement", "rhat", "ess"], ["minor", "n_features", "top_features"]
     assert list(table.columns) == ["support", "chains", *checks, "variance_explained", *rest]
     assert len(table) == 4 and (table.chains == 2).all() and (table.n_features > 0).all()
     assert not table.minor.any()

@@ -84,7 +84,7 @@ def test_quantities_that_are_not_finite_are_never_converged(rng):
         ),
         (
             ["settled", "settled"],
-            "Partly converged: all 2 factors are settled and can be read; the number of factors K (R-hat 2.37) is not.",
+            "Partly converged: both factors are settled and can be read; the number of factors K (R-hat 2.37) is not.",
         ),
     ],
 )
@@ -99,5 +99,5 @@ def test_a_verdict_says_what_can_be_read(words, sentence):
 def test_chains_that_agree_may_leave_a_factor_open(rng):
     found = diagnose({"K": rng.normal(size=(4, 1000))})
     told = found.with_factors(["settled", "unsettled"])
-    assert told.converged and not told.partly_converged and told.verdict.endswith("; 1 of 2 factors are settled.")
-    assert found.with_factors(["settled"]).verdict.endswith("; its factor is settled.")
+    assert told.converged and not told.partly_converged and told.verdict.endswith("; 1 of 2 factors is settled.")
+    assert found.with_factors(["settled"]).verdict.endswith("; the factor is settled.")

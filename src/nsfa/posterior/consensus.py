@@ -111,7 +111,7 @@ class Consensus:
     def summary(self) -> Any:
         """A pandas DataFrame with a row per factor.
 
-        Support; chains that have it; agreement, rhat, ess and verdict, see ``FactorChecks``; variance explained;
+        Support; chains that have it; verdict, agreement, rhat and ess, see ``FactorChecks``; variance explained;
         whether the factor is minor; features at 5 % FDR, and the first of them.
         """
         import pandas as pd

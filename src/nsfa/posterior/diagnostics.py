@@ -91,11 +91,11 @@ class Diagnostics:
         found = replace(self, n_factors=n, settled=settled)
         if n == 0 or "not judged" in words:
             return found
-        which = f"{settled} of {n} factors are" if n > settled else f"all {n} factors are" if n > 1 else "its factor is"
+        which = settled_words(settled, n)
         if self.converged:
             return replace(found, verdict=f"{self.verdict[:-1]}; {which} settled.")
         if settled == 0:
-            none = f"none of the {n} factors is" if n > 1 else "its factor is not"
+            none = f"none of the {n} factors is" if n > 1 else "the factor is not"
             return replace(found, verdict=f"{self.verdict[:-1]}, and {none} settled.")
         rest = {0: "", 1: " and the other factor"}.get(n - settled, f" and the other {n - settled}")
         subject, wrong = self.trouble
@@ -108,6 +108,13 @@ class Diagnostics:
             f"{d.quantity:<20}{d.mean:>12.4g}{d.rhat:>8.3f}{d.ess_bulk:>10.0f}{d.ess_tail:>10.0f}" for d in self.table
         ]
         return "\n".join([head, *rows, self.verdict, *([self.advice.for_python()] if self.advice else [])])
+
+
+def settled_words(settled: int, n: int) -> str:
+    """So many of n factors are, as the beginning of a sentence about the settled ones."""
+    if settled < n:
+        return f"{settled} of {n} factors {'is' if settled == 1 else 'are'}"
+    return {1: "the factor is", 2: "both factors are"}.get(n, f"all {n} factors are")
 
 
 def diagnose(traces: dict[str, Floats], words: dict[str, str] | None = None) -> Diagnostics:

@@ -51,18 +51,18 @@ class FactorChecks:
 
     Attributes
     ----------
+    verdict : tuple of str
+        One of the words above for each factor.
     agreement : (K,)
         The least cosine between the mean loadings of two chains that contain the factor.
     rhat, ess : (K,)
         The larger R-hat and the smaller effective sample size of its share and its size, 0 in draws without it.
-    verdict : tuple of str
-        One of the words above for each factor.
     """
 
+    verdict: tuple[str, ...]
     agreement: Floats
     rhat: Floats
     ess: Floats
-    verdict: tuple[str, ...]
 
     @property
     def settled(self) -> int:
@@ -72,7 +72,7 @@ class FactorChecks:
     def taken(self, order: Ints) -> FactorChecks:
         """The same of the factors ``order``."""
         words = tuple(self.verdict[k] for k in order)
-        return FactorChecks(self.agreement[order], self.rhat[order], self.ess[order], words)
+        return FactorChecks(words, self.agreement[order], self.rhat[order], self.ess[order])
 
 
 def trace_factors(draws: Sequence[Draw], n_chains: int, n_factors: int, aligned: Iterable[Block]) -> Traces:
@@ -110,7 +110,7 @@ def check_factors(traces: Traces, preview: bool = False) -> FactorChecks:
         words: Any = np.full(n_factors, NOT_JUDGED)
     else:
         words = np.where(~everywhere, SOME_CHAINS, np.where(agree, SETTLED, UNSETTLED))
-    return FactorChecks(agreement, rhat, ess, tuple(words.tolist()))
+    return FactorChecks(tuple(words.tolist()), agreement, rhat, ess)
 
 
 def _agreement(traces: Traces) -> Floats:
