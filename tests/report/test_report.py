@@ -52,7 +52,7 @@ def test_a_fit_is_told_in_words(fitted, tmp_path):
     text = words_of(written(tmp_path, model))
     assert model.posterior_.diagnostics().verdict in text.replace("&lt;", "<")
     n, large = model.n_components_, model.posterior_.consensus().n_substantial
-    smaller = f", and {n - large} smaller" if n > large else ""
+    smaller = f", and {n - large} smaller," if n > large else ""
     assert f"{large} substantial factors (5 genes or more){smaller} were found in more than half of the draws" in text
     assert "The number of substantial factors was most often" in text and "With those of fewer genes K was" in text
     assert f"factors settled {model.posterior_.diagnostics().settled} of {n}" in text

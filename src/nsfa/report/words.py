@@ -111,7 +111,7 @@ def _count(posterior: Posterior, consensus: Consensus) -> str:
             "draws do not agree on any factor yet."
         )
     if fixed is None:
-        smaller = f", and {n - large} smaller" if n > large else ""
+        smaller = f", and {n - large} smaller," if n > large else ""
         factors = f"{large} substantial factor{'s' if large != 1 else ''} ({SUBSTANTIAL} genes or more){smaller}"
         return f"{factors} {'was' if n == 1 else 'were'} found in more than half of the draws."
     kind = "" if posterior.spec.pattern == "dense" else f", {large} of them substantial ({SUBSTANTIAL} genes or more)"
