@@ -147,7 +147,7 @@ def test_number_of_factors_as_shares_of_draws():
     ax = pl.n_components(FakePosterior([[2, 2, 3, 5], [2, 3, 3, 3]]))
     bars = {round(b.get_x() + b.get_width() / 2): b.get_height() for b in ax.patches}
     assert bars == pytest.approx({2: 37.5, 3: 50.0, 4: 0.0, 5: 12.5})
-    assert ax.get_title(loc="left") == "Most often 3 substantial factors: 50 % of draws"
+    assert ax.get_title(loc="left") == "Most often 3 substantial: 50 % of draws"
     assert ax.get_xlabel() == "number of factors with 5 features or more"
     first, second = ax.lines
     np.testing.assert_allclose(first.get_ydata(), [50, 25, np.nan, 25])

@@ -44,9 +44,9 @@ NUMBERS = {
     "substantial": (
         "n_substantial",
         f"number of factors with {SUBSTANTIAL} features or more",
-        "{} substantial factors",
+        "{} substantial",
     ),
-    "shared": ("n_shared", f"number of factors with {SHARED} features or more", "{} shared factors"),
+    "shared": ("n_shared", f"number of factors with {SHARED} features or more", "{} shared"),
     "all": ("n_components", "number of factors K", "K = {}"),
 }
 MOST_NAMED_CHAINS = 8
