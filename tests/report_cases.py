@@ -10,6 +10,7 @@ from nsfa.draws import Draw
 from nsfa.model import preset
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
+from nsfa.posterior.factors import NOT_JUDGED, SETTLED, FactorChecks
 
 
 def made_up(
@@ -50,7 +51,14 @@ def consensus_of(rng, n_factors, n_samples, names, chains=4, density=0.1, model=
         scores=rng.normal(size=(n_samples, n_factors)),
         scores_std=np.full((n_samples, n_factors), 0.2),
         feature_names=tuple(names),
+        checks=checks_of(n_factors, chains),
     )
+
+
+def checks_of(n_factors, chains=4, *words):
+    """Checks with these words, or with all factors settled."""
+    words = words or (SETTLED if chains > 1 else NOT_JUDGED,) * n_factors
+    return FactorChecks(words, *(np.full(n_factors, value) for value in (0.99, 1.01, 400.0)))
 
 
 def _chains(rng, n_factors, n_genes, chains, draws):
@@ -60,6 +68,7 @@ def _chains(rng, n_factors, n_genes, chains, draws):
         scalars = dict.fromkeys(("log_joint", "log_evidence", "concentration", "loading_power"), 0.0)
         scalars = {name: float(rng.normal()) for name in scalars} | {"stickiness": 1.0, "seconds": 12.3}
         scalars |= {"n_factors": n_factors + int(rng.integers(0, 3)), "n_active": float(rng.poisson(100))}
+        scalars |= {"n_shared": n_factors + int(rng.integers(0, 2)), "n_substantial": n_factors}
         empty = np.zeros(0, np.uint8)
         return Draw((n_genes, 0), empty, empty.astype(np.float32), None, precision, np.zeros(0), scalars)
 

@@ -90,7 +90,8 @@ def test_in_a_pipeline_and_a_grid_search(table):
 def test_one_sentence_when_not_converged(table):
     with pytest.warns(ConvergenceWarning, match="^Not (converged|assessed): .*[.]$") as caught:
         NSFA(chains=2, tune=0, draws=10, random_state=0).fit(table)
-    assert len([w for w in caught if w.category is ConvergenceWarning]) == 1
+    (told,) = [str(w.message) for w in caught if w.category is ConvergenceWarning]
+    assert told.endswith(" Run longer: fit again with tune=200 and draws=1010, or nsfa.resume(store, draws=1000).")
 
 
 def test_a_preview_is_a_tenth_of_a_fit_and_says_so(table):

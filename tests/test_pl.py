@@ -45,7 +45,7 @@ def fake(n_factors, n_features=100, n_samples=60, n_chains=4, names=None):
 
 class FakePosterior:
     def __init__(self, n_components, **traces):
-        self.n_components = np.asarray(n_components)
+        self.n_components = self.n_shared = self.n_substantial = np.asarray(n_components)
         self.traces = {"n_factors": self.n_components.astype(float), **traces}
 
     def trace(self, name):
@@ -147,17 +147,22 @@ def test_number_of_factors_as_shares_of_draws():
     ax = pl.n_components(FakePosterior([[2, 2, 3, 5], [2, 3, 3, 3]]))
     bars = {round(b.get_x() + b.get_width() / 2): b.get_height() for b in ax.patches}
     assert bars == pytest.approx({2: 37.5, 3: 50.0, 4: 0.0, 5: 12.5})
-    assert "K = 3: 50 %" in ax.get_title(loc="left")
+    assert ax.get_title(loc="left") == "Most often 3 substantial: 50 % of draws"
+    assert ax.get_xlabel() == "number of factors with 5 features or more"
     first, second = ax.lines
     np.testing.assert_allclose(first.get_ydata(), [50, 25, np.nan, 25])
     np.testing.assert_allclose(second.get_ydata(), [25, 75, np.nan, np.nan])
     assert not pl.n_components(FakePosterior([[2, 3], [2, 2]]), per_chain=False).lines
+    every = pl.n_components(FakePosterior([[2, 2, 3, 5], [2, 3, 3, 3]]), count="all")
+    assert every.get_title(loc="left") == "Most often K = 3: 50 % of draws"
+    with pytest.raises(ValueError, match="count must be one of 'substantial', 'shared', 'all'. Got 'K'"):
+        pl.n_components(FakePosterior([[2, 3]]), count="K")
 
 
 def test_number_of_factors_when_there_are_none():
     ax = pl.n_components(FakePosterior(np.zeros((2, 5), dtype=int)))
     assert [b.get_height() for b in ax.patches] == [100.0]
-    assert ax.get_title(loc="left") == "No factors in any draw"
+    assert ax.get_title(loc="left") == "No such factors in any draw"
 
 
 def test_a_real_fit(fitted):

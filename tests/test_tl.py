@@ -84,6 +84,14 @@ class TestFit:
         assert record["seed"] == 3 and record["params"]["chains"] == 2 and record["params"]["model"] == "sfa"
         assert "layer" not in record["params"] and "random_state" not in record["params"]
         assert list(record["n_components"]["values"]) == [3] and record["n_components"]["share"].sum() == 1
+        posterior = fitted[1].posterior_
+        for name in ("n_shared", "n_substantial"):
+            values, counts = np.unique(getattr(posterior, name), return_counts=True)
+            np.testing.assert_array_equal(record[name]["values"], values)
+            np.testing.assert_allclose(record[name]["share"], counts / counts.sum())
+        assert list(record["factors"]["verdict"]) == list(posterior.consensus().checks.verdict)
+        assert len(record["factors"]["rhat"]) == len(record["minor"]) == posterior.consensus().n_factors
+        assert record["diagnostics"]["partly_converged"] == posterior.diagnostics().partly_converged
         quantities = record["diagnostics"]["quantity"]
         assert "log joint" in quantities and len(record["diagnostics"]["rhat"]) == len(quantities)
 

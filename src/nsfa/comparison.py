@@ -144,7 +144,7 @@ def _fit_and_score(job: _Job) -> dict[str, Any]:
         if posterior is not None:
             row["lppd"] = lppd(posterior.log_predictive_density(job.table, where=job.hidden))
             row["K"] = float(posterior.n_components.mean())
-            row["converged"] = posterior.diagnostics().converged
+            row["converged"] = posterior.diagnostics(factors=False).converged
         elif hasattr(model, "components_"):
             row["K"] = float(len(model.components_))
     return row

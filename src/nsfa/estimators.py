@@ -80,8 +80,10 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """One sentence when the result should not be relied on."""
         if not self.posterior_.finished:
             warnings.warn(_INTERRUPTED, ConvergenceWarning, stacklevel=3)
-        elif not self.preview and not (verdict := self.posterior_.diagnostics()).converged:
-            warnings.warn(verdict.verdict, ConvergenceWarning, stacklevel=3)
+        elif not self.preview and not self.posterior_.diagnostics(factors=False).converged:
+            found = self.posterior_.diagnostics()
+            advice = "" if found.advice is None else f" {found.advice.for_python()}"
+            warnings.warn(f"{found.verdict}{advice}", ConvergenceWarning, stacklevel=3)
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean scores of samples, old or new, with any pattern of missing entries.
@@ -182,6 +184,16 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def n_components_draws_(self) -> Ints:
         """Number of factors of every draw (chains, draws)."""
         return self.posterior_.n_components
+
+    @property
+    def n_shared_draws_(self) -> Ints:
+        """Number of shared factors of every draw (chains, draws): those of two features or more."""
+        return self.posterior_.n_shared
+
+    @property
+    def n_substantial_draws_(self) -> Ints:
+        """Number of substantial factors of every draw (chains, draws): those of five features or more."""
+        return self.posterior_.n_substantial
 
     @property
     def noise_variance_(self) -> Floats:

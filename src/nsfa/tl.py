@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import nsfa as package
 from nsfa.enrichment import GeneSets
 from nsfa.enrichment import enrich as enrich_consensus
-from nsfa.kernels import Bools, Floats
+from nsfa.kernels import Bools, Floats, Ints
 from nsfa.model.presets import PRESETS
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
@@ -63,8 +63,10 @@ def nsfa(
     obsm["X_nsfa"] : (n_obs, K) posterior mean scores.
     varm["nsfa_loadings"], varm["nsfa_pip"] : (n_vars, K) posterior mean loadings, and the probability that a loading
         is active. NaN for genes that were not fitted: nothing is known of them, which is not the same as zero.
-    uns["nsfa"] : params, version, seed; n_components (values of K and their shares of the draws); support,
-        chain_support and variance_explained of the factors; diagnostics with their verdict.
+    uns["nsfa"] : params, version, seed; n_components (values of K and their shares of the draws), n_shared and
+        n_substantial (the same for factors of two and of five genes or more); support, chain_support,
+        variance_explained and minor of the factors; factors (the verdict on each, with its agreement, rhat and ess);
+        diagnostics with the verdict on all.
     """
     _check(adata)
     estimator = _estimator(model, settings)
@@ -212,7 +214,6 @@ def _write(adata: AnnData, posterior: Posterior, used: Bools, key: str, params: 
 
 def _record(posterior: Posterior, consensus: Consensus, params: dict[str, Any]) -> dict[str, Any]:
     """What is worth keeping of a fit, in types that a h5ad file gives back as they were."""
-    values, counts = np.unique(posterior.n_components, return_counts=True)
     found = posterior.diagnostics()
     columns = ("mean", "rhat", "ess_bulk", "ess_tail")
     diagnostics: dict[str, Any] = {name: np.array([getattr(d, name) for d in found.table]) for name in columns}
@@ -222,12 +223,29 @@ def _record(posterior: Posterior, consensus: Consensus, params: dict[str, Any]) 
         "version": package.__version__,
         # HDF5 has no integers beyond 64 bits
         "seed": posterior.seed if posterior.seed < 2**63 else str(posterior.seed),
-        "n_components": {"values": values, "share": counts / counts.sum()},
+        "n_components": _shares(posterior.n_components),
+        "n_shared": _shares(posterior.n_shared),
+        "n_substantial": _shares(posterior.n_substantial),
         "support": consensus.support,
         "chain_support": consensus.chain_support,
         "variance_explained": consensus.variance_explained,
-        "diagnostics": diagnostics | {"verdict": found.verdict, "converged": found.converged},
+        "minor": consensus.minor,
+        "factors": _checks(consensus),
+        "diagnostics": diagnostics
+        | {"verdict": found.verdict, "converged": found.converged, "partly_converged": found.partly_converged},
     }
+
+
+def _shares(counts: Ints) -> dict[str, Any]:
+    values, times = np.unique(counts, return_counts=True)
+    return {"values": values, "share": times / times.sum()}
+
+
+def _checks(consensus: Consensus) -> dict[str, Any]:
+    """How far the chains agree on each factor."""
+    if consensus.checks is None:
+        return {}
+    return vars(consensus.checks) | {"verdict": np.array(consensus.checks.verdict, dtype=object)}
 
 
 @contextmanager

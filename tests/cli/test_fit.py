@@ -32,6 +32,9 @@ def test_every_file_of_a_run_is_there_and_agrees_with_the_draws(finished):
     assert {"factor", "support", "variance_explained", "genes_at_5_percent_fdr"} <= set(factors)
     diagnostics = json.loads((finished / "diagnostics.json").read_text())
     assert diagnostics["verdict"] == posterior.diagnostics().verdict
+    assert [row["verdict"] for row in diagnostics["factors"]] == list(consensus.checks.verdict)
+    assert factors["verdict"].tolist() == list(consensus.checks.verdict)
+    assert factors["minor"].tolist() == consensus.minor.tolist()
     assert (finished / "report.html").stat().st_size > 1000
     figures = {path.stem for path in (finished / "figures").glob("*.png")}
     assert {"n_components", "traces", "loadings", "variance_explained", "scores"} <= figures
@@ -70,10 +73,14 @@ def test_the_command_in_config_repeats_the_run(finished, tmp_path):
 def test_what_is_said_and_what_is_json(table, tmp_path):
     said = run("fit", table, "-o", tmp_path / "a", *TINY, "--no-report")
     assert "more than half of the draws" in said.stdout and "Tables: " in said.stdout
+    assert "(5 genes or more)" in said.stdout and "Number of substantial factors: " in said.stdout
     assert "chain 1" in said.stderr and "chain 2" not in said.stderr
     assert not (tmp_path / "a" / "report.html").exists()
     found = read_json(run("fit", table, "-o", tmp_path / "b", *TINY, "--no-report", "--json"))
-    assert found["n_components"] >= 0 and sum(found["n_components_posterior"].values()) == pytest.approx(1)
+    assert 0 <= found["n_substantial"] <= found["n_components"]
+    for number in ("n_components", "n_shared", "n_substantial"):
+        assert sum(found[f"{number}_posterior"].values()) == pytest.approx(1)
+    assert found["advice"]["draws"] == 1000 and found["partly_converged"] is False and found["n_settled"] == 0
     assert found["converged"] is False and found["verdict"].startswith("Not converged")
     assert found["output"] == str(tmp_path / "b") and "loadings.csv" in found["files"]
     assert all((tmp_path / "b" / name).exists() for name in found["files"])
@@ -85,6 +92,22 @@ def test_the_verdict_decides_the_exit_code_only_when_asked(table, tmp_path):
     result = run("fit", table, "-o", tmp_path / "out", *TINY, "--no-report", "--require-convergence", code=2)
     assert f"nsfa resume {tmp_path / 'out'} --draws" in result.stdout
     assert (tmp_path / "out" / "loadings.csv").exists()
+
+
+def test_a_fit_with_settled_factors_has_an_exit_code_of_its_own(tmp_path):
+    table = write_table(tmp_path / "table.csv", 24, 40)
+    length = ["--chains", "2", "--tune", "20", "--draws", "40"]
+    result = run("fit", table, "-o", tmp_path / "out", *length, "--no-report", "--require-convergence", code=3)
+    assert "Partly converged: 1 of 2 factors is settled and can be read; the number of" in result.stdout
+    assert f"Run longer: nsfa resume {tmp_path / 'out'} --draws 1000" in result.stdout
+    advice = nsfa.load(tmp_path / "out" / "draws").diagnostics().advice
+    assert advice.for_command(str(tmp_path / "out")) in result.stdout
+    run("report", tmp_path / "out", "--require-convergence", code=3)
+
+
+def test_a_model_with_given_dense_factors_is_not_told_of_substantial_ones(table, tmp_path):
+    said = run("fit", table, "-o", tmp_path / "out", *TINY, "--no-report", "--model", "fa", "--n-components", "2")
+    assert "Number of factors: 2 (100%)." in said.stdout and "substantial" not in said.stdout
 
 
 def test_fixed_models_and_settings_reach_the_estimator(table, tmp_path):

@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
     az = pytest.importorskip("arviz")
 
-SCALARS = ["n_components", "n_active", "concentration", "loading_power"]
+SCALARS = ["n_components", "n_shared", "n_substantial", "n_active", "concentration", "loading_power"]
 FAST = {"chains": 2, "tune": 60, "draws": 20, "random_state": 3, "n_jobs": 1}
 
 
@@ -74,6 +74,8 @@ def test_values_are_those_of_the_posterior(fitted, tree):
     _, posterior = fitted
     group = tree["posterior"]
     np.testing.assert_array_equal(group["n_components"], posterior.n_components)
+    np.testing.assert_array_equal(group["n_shared"], posterior.n_shared)
+    np.testing.assert_array_equal(group["n_substantial"], posterior.n_substantial)
     np.testing.assert_array_equal(group["concentration"], posterior.trace("concentration"))
     np.testing.assert_array_equal(tree["sample_stats"]["lp"], posterior.trace("log_joint"))
     np.testing.assert_allclose(group["noise_variance"].mean(("chain", "draw")), posterior.noise_variance())

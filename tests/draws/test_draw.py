@@ -22,6 +22,18 @@ def test_a_draw_gives_back_the_state(name, size, monkeypatch):
     assert (draw.scores is not None) == (name == "bfrm")
 
 
+@pytest.mark.parametrize("name", ["nsfa", "fa"])
+def test_a_draw_counts_shared_and_substantial_factors(name):
+    state, _, _ = case(name, n_features=30)
+    draw = record(state, {})
+    usage = state.active.sum(axis=0)
+    np.testing.assert_array_equal(draw.usage(), usage)
+    assert draw.scalars["n_shared"] == np.count_nonzero(usage >= 2)
+    assert draw.scalars["n_substantial"] == np.count_nonzero(usage >= 5)
+    if name == "nsfa":
+        assert 0 < draw.scalars["n_substantial"] < draw.n_factors, "the case tells them apart"
+
+
 def test_only_active_loadings_take_room():
     state, _, _ = case(n_features=200, concentration=0.5)
     draw = record(state, {})

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.draws import codec, files, lock, store
+from nsfa.draws.draw import factor_counts
 from nsfa.kernels import get_kernels
 from nsfa.model import Gamma, ModelSpec, Priors, preset
 from nsfa.runner import Progress
@@ -82,7 +84,7 @@ def test_draws_of_every_size_come_back(tmp_path):
         value = rng.integers(1, 100, active.sum()).astype(kind)
         precision = rng.random(7) if kind == np.int8 else np.array(2.5)
         scores = rng.random((4, 7)).astype(np.float32) if kind == np.float32 else None
-        scalars = {"n_factors": 7, "log_joint": np.float64(-1.5)}
+        scalars = {"n_factors": 7, "log_joint": np.float64(-1.5), **factor_counts(active.sum(axis=0))}
         draws.append(
             nsfa.draws.Draw((9, 7), np.packbits(active), value, step, rng.random(9), precision, scalars, scores)
         )
@@ -96,6 +98,19 @@ def test_draws_of_every_size_come_back(tmp_path):
     assert type(back[0].scalars["n_factors"]) is int
     # nothing of the block stays in memory
     assert all(part.base.nbytes == part.nbytes for part in (back[0].value, back[1].noise_precision))
+
+
+@pytest.mark.parametrize("name", ["nsfa", "fa"])
+def test_draws_of_earlier_versions_are_counted_when_read(name, tmp_path):
+    model = nsfa.NSFA() if name == "nsfa" else nsfa.FA(3)
+    model.set_params(chains=1, tune=5, draws=4, random_state=0).fit(X, store=tmp_path / "new")
+    new = model.posterior_
+    counts = ("n_shared", "n_substantial")
+    scalars = [{k: v for k, v in draw.scalars.items() if k not in counts} for draw in new.draws]
+    old = [replace(draw, scalars=own) for draw, own in zip(new.draws, scalars, strict=True)]
+    back = codec.unpack_draws(through_disk(codec.pack_draws(old), tmp_path / "old"))
+    assert [difference(*pair) for pair in zip(new.draws, back, strict=True)] == [""] * 4
+    assert back[0].scalars["n_shared"] <= back[0].n_factors
 
 
 @pytest.mark.parametrize("kind", TABLES)

@@ -83,8 +83,23 @@ def test_planted_factors_are_found(planted):
 
 def test_summary_has_a_row_per_factor(planted):
     table = planted[1].posterior_.summary()
-    assert list(table.columns) == ["support", "chains", "variance_explained", "n_features", "top_features"]
+    checks, rest = ["verdict", "agreement", "rhat", "ess"], ["minor", "n_features", "top_features"]
+    assert list(table.columns) == ["support", "chains", *checks, "variance_explained", *rest]
     assert len(table) == 4 and (table.chains == 2).all() and (table.n_features > 0).all()
+    assert not table.minor.any()
+
+
+def test_small_and_weak_factors_are_minor(by_hand):
+    from dataclasses import replace
+
+    inclusion = np.zeros((12, 5))
+    for k, size in enumerate((12, 5, 4, 3, 12)):
+        inclusion[:size, k] = 1.0
+    inclusion[0, 1], inclusion[5, 3] = 0.9, 0.3  # 4.9 genes are five, 3.3 are three
+    variance = np.array([0.5, 0.2, 0.1, 0.05, 0.0009])
+    found = replace(by_hand[2], inclusion=inclusion, loadings=np.ones((12, 5)), variance_explained=variance)
+    assert found.sizes.tolist() == [12, 5, 4, 3, 12] and found.n_substantial == 3
+    assert found.minor.tolist() == [False, False, False, True, True]
 
 
 def test_other_support_and_level(planted):

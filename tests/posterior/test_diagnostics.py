@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -48,16 +50,54 @@ def test_verdicts_are_sentences(rng):
     good = diagnose({"K": rng.normal(size=(4, 1000))})
     assert good.converged and good.verdict.startswith("Converged: 4 chains agree, R-hat ≤ 1.0")
     bad = diagnose({"K": rng.normal(size=(4, 1000)) + 3 * np.arange(4)[:, None]})
-    assert not bad.converged and "Not converged: K has R-hat" in bad.verdict and "run longer" in bad.verdict
+    assert not bad.converged and "Not converged: the number of factors K has R-hat" in bad.verdict
+    assert bad.verdict.endswith(" (limit 1.05).") and not bad.partly_converged
     thin = diagnose({"K": rng.normal(size=(2, 20))})
     assert not thin.converged and "effective draws" in thin.verdict
     short = diagnose({"K": rng.normal(size=(2, 3))})
     assert not short.converged and short.verdict.startswith("Not assessed")
     assert "R-hat" in str(good).splitlines()[0]
+    alone = diagnose({"K": rng.normal(size=(1, 1000))})
+    assert alone.verdict.startswith("Converged: 1 chain agrees with itself") and "no factor can be" in alone.verdict
 
 
 def test_quantities_that_are_not_finite_are_never_converged(rng):
     trace = rng.normal(size=(4, 500))
     trace[1, 3] = np.nan
     result = diagnose({"K": rng.normal(size=(4, 500)), "log joint": trace})
-    assert not result.converged and "log joint is not finite" in result.verdict
+    assert not result.converged and "the log joint density has values that are not finite" in result.verdict
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Not converged: the number of factors K has R-hat 2.37 (limit 1.05)."),
+        (["not judged"] * 2, "Not converged: the number of factors K has R-hat 2.37 (limit 1.05)."),
+        (
+            ["unsettled", "some chains"],
+            "Not converged: the number of factors K has R-hat 2.37 (limit 1.05), and none of the 2 factors is settled.",
+        ),
+        (
+            ["settled", "settled", "unsettled", "some chains"],
+            "Partly converged: 2 of 4 factors are settled and can be read; the number of factors K (R-hat 2.37) and "
+            "the other 2 are not.",
+        ),
+        (
+            ["settled", "settled"],
+            "Partly converged: both factors are settled and can be read; the number of factors K (R-hat 2.37) is not.",
+        ),
+    ],
+)
+def test_a_verdict_says_what_can_be_read(words, sentence):
+    trace = np.random.default_rng(0).normal(size=(4, 1000)) + 3 * np.arange(4)[:, None]
+    found = diagnose({"K": trace}).with_factors(words)
+    assert re.sub(r"R-hat [0-9.]+[0-9]", "R-hat 2.37", found.verdict) == sentence
+    assert found.settled == words.count("settled") and found.n_factors == len(words) and not found.converged
+    assert found.partly_converged == (found.settled > 0)
+
+
+def test_chains_that_agree_may_leave_a_factor_open(rng):
+    found = diagnose({"K": rng.normal(size=(4, 1000))})
+    told = found.with_factors(["settled", "unsettled"])
+    assert told.converged and not told.partly_converged and told.verdict.endswith("; 1 of 2 factors is settled.")
+    assert found.with_factors(["settled"]).verdict.endswith("; the factor is settled.")

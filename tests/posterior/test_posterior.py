@@ -20,6 +20,9 @@ def test_shapes_and_names(fitted):
     data, estimator = fitted
     assert estimator.n_components_draws_.shape == (2, 100)
     assert estimator.noise_variance_.shape == (30,)
+    usage = [[draw.active().sum(axis=0) for draw in chain] for chain in estimator.posterior_.chains]
+    for counts, least in ((estimator.n_shared_draws_, 2), (estimator.n_substantial_draws_, 5)):
+        np.testing.assert_array_equal(counts, [[(own >= least).sum() for own in chain] for chain in usage])
     assert estimator.posterior_.trace("log_joint").shape == (2, 100)
     assert estimator.n_features_in_ == 30
 
@@ -177,6 +180,6 @@ def test_a_verdict_names_the_features_whose_covariance_differs(fitted):
     posterior = fitted[1].posterior_
     name, (a, b) = COVARIANCES[2], feature_pairs(30)[2]
     moved = tuple(replace(d, scalars={**d.scalars, name: d.scalars[name] + 100}) for d in posterior.chains[1])
-    found = replace(posterior, chains=(posterior.chains[0], moved)).diagnostics()
+    found = replace(posterior, chains=(posterior.chains[0], moved)).diagnostics(factors=False)
     assert found.verdict.startswith(f"Not converged: the covariance of feature {a} and feature {b} has R-hat")
     assert "covariance 3" in str(found)

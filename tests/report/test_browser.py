@@ -102,7 +102,7 @@ def test_every_figure_is_drawn_without_an_error_or_a_request(visit, case):
 def test_names_are_text_everywhere(visit):
     assert visit.page.title() == SCRIPT
     assert visit.page.locator("h1").inner_text() == SCRIPT
-    assert SCRIPT in visit.page.locator("#factor-table").inner_text()
+    assert SCRIPT in visit.page.locator(".factor-table").first.inner_text()
     factor(visit, "0")
     assert visit.cells(1)[0] == SCRIPT
     assert f"{SCRIPT} set" in visit.cells(2, "set-table")
@@ -198,8 +198,25 @@ def test_scores_are_coloured_by_annotation(visit):
 
 
 def test_a_factor_of_the_table_opens_its_genes(visit):
-    visit.page.click("#factor-table [data-factor='3']")
+    visit.page.click(".factor-table [data-factor='3']")
     assert visit.page.input_value("#gene-factor") == "3"
+
+
+def test_minor_factors_are_shown_when_asked_for(browser, tmp_path):
+    posterior = made_up(6, 60, 30, density=0.3, seed=1)
+    posterior.consensus().variance_explained[4:] = 0.0005
+    write_report(tmp_path / "report.html", posterior)
+    visit = Visit(browser, tmp_path / "report.html")
+    page, columns = visit.page, "document.getElementById('plot-heatmap').data[0].z[0].length"
+    assert page.locator("#minor .factor-table").is_visible() is False and page.evaluate(columns) == 4
+    assert "2 minor factors are left out" in page.inner_text("#heatmap-words")
+    assert page.locator("#gene-factor optgroup option").count() == 2
+    page.click("#minor summary")
+    page.click("#minor [data-factor='5']")
+    assert page.input_value("#gene-factor") == "5"
+    page.check("#heatmap-minor")
+    visit.becomes(columns, 6)
+    assert "left out" not in page.inner_text("#heatmap-words") and visit.wrong == []
 
 
 def test_a_phone_scrolls_only_downwards(browser, case):

@@ -14,7 +14,7 @@ from nsfa import AFA, BFRM, NSFA, SFA
 from nsfa.chain import Length
 from nsfa.datasets import make_sparse_factors
 from nsfa.report import loadings, pack, page, samples, words, write_report
-from report_cases import made_up
+from report_cases import checks_of, made_up
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "<script>alert(1)</script>"
@@ -51,7 +51,11 @@ def test_a_fit_is_told_in_words(fitted, tmp_path):
     data, model = fitted
     text = words_of(written(tmp_path, model))
     assert model.posterior_.diagnostics().verdict in text.replace("&lt;", "<")
-    assert f"{model.n_components_} factors were found in more than half of the draws" in text
+    n, large = model.n_components_, model.posterior_.consensus().n_substantial
+    smaller = f", and {n - large} smaller," if n > large else ""
+    assert f"{large} substantial factors (5 genes or more){smaller} were found in more than half of the draws" in text
+    assert "The number of substantial factors was most often" in text and "With those of fewer genes K was" in text
+    assert f"factors settled {model.posterior_.diagnostics().settled} of {n}" in text
     missing = f"missing {100 * np.isnan(data.X).mean():.0f} %"
     for fact in ("samples 40", "genes 20", missing, "chains × draws 2 × 100"):
         assert fact in text
@@ -122,8 +126,10 @@ def test_verdicts_say_what_to_do_next(tmp_path):
     assert told.tone == "caution" and "400 of 900 draws per chain" in told.sentences[0]
     short = made_up(draws=20)
     told = words.verdict(short, short.diagnostics())
-    assert told.tone == "caution" and "What to do: " in told.sentences[-1] and "draws=" in told.sentences[-1]
+    assert told.tone == "partly" and "What to do: " in told.sentences[-1] and "draws=" in told.sentences[-1]
+    assert told.sentences[-1] == short.diagnostics().advice.for_report()
     few = made_up(draws=3)
+    few.__dict__["_consensus"] = replace(few.consensus(), checks=checks_of(3, 4, *["not judged"] * 3))
     assert words.verdict(few, few.diagnostics()).headline == "Too few draws."
 
 
@@ -133,7 +139,62 @@ def test_chains_that_disagree_are_advised_to_run_longer():
         for draw in chain:
             draw.scalars["log_evidence"] += 10 * i
     told = words.verdict(posterior, posterior.diagnostics())
-    assert told.sentences[-1].startswith("What to do: fit again with tune=200 and draws=800.")
+    assert told.tone == "partly" and told.headline.startswith("All 3 factors are settled and can be read;")
+    assert told.sentences[-1] == (
+        "What to do: go on for 1000 more draws per chain (nsfa resume), or fit again with tune=200 and draws=1400. "
+        "Until the chains agree, what is not settled may still change."
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "tone", "headline"),
+    [
+        (("settled", "unsettled", "some chains"), "partly", "1 of 3 factors is settled and can be read"),
+        (("unsettled", "unsettled", "some chains"), "caution", "The chains have not converged"),
+    ],
+)
+def test_some_factors_can_be_read_before_others(verdicts, tone, headline, tmp_path):
+    posterior = made_up(draws=400, density=0.3)
+    for i, chain in enumerate(posterior.chains):
+        for draw in chain:
+            draw.scalars["log_evidence"] += 10 * i
+    consensus = replace(posterior.consensus(), checks=checks_of(3, 4, *verdicts))
+    posterior.__dict__["_consensus"] = consensus
+    told = words.verdict(posterior, posterior.diagnostics())
+    assert told.tone == tone and told.headline.startswith(headline)
+    text = written(tmp_path, posterior)
+    cells = re.findall(r'<td class="([a-z-]+)">(settled|unsettled|some chains)</td>', text)
+    assert cells == [(word.replace(" ", "-"), word) for word in verdicts]
+    assert f'class="verdict {tone}"' in text
+    assert ("were settled: in at least 80 %" in words_of(text)) == (tone == "partly")
+
+
+def test_minor_factors_are_folded_away(tmp_path):
+    posterior = made_up(4, 60, 20, density=0.2)
+    posterior.consensus().variance_explained[3] = 0.0005
+    text = written(tmp_path, posterior)
+    major, folded = text.split("<details")[0], text.split("<details")[1].split("</details>")[0]
+    numbers = [re.findall(r'data-factor="(\d)"', part) for part in (major, folded)]
+    assert numbers == [["0", "1", "2"], ["3"]]
+    assert "<summary>1 minor factor: below 0.1 % of the variance, or 3 genes or fewer</summary>" in folded
+    assert folded.split(">")[0] == ' id="minor"' and 'id="heatmap-minor"' in text
+    assert data_of(text)["minor"] == [False, False, False, True]
+    assert "<details" not in written(tmp_path, made_up(4, 60, 20, density=0.2))
+    posterior.consensus().variance_explained[:] = 0.0005
+    text = written(tmp_path, posterior)
+    assert '<details id="minor" open>' in text and 'id="heatmap-minor"' not in text
+
+
+def test_the_numbers_of_factors_in_the_page(fitted, tmp_path):
+    posterior = fitted[1].posterior_
+    substantial, every = data_of(written(tmp_path, posterior))["k"]
+    for shown, counts in ((substantial, posterior.n_substantial), (every, posterior.n_components)):
+        values, times = np.unique(counts, return_counts=True)
+        shares = dict(zip(shown["values"], shown["share"], strict=True))
+        assert {int(v): pytest.approx(t / counts.size) for v, t in zip(values, times, strict=True)} == {
+            v: s for v, s in shares.items() if s
+        }
+    assert "substantial" in substantial["label"] and "K" in every["label"]
 
 
 @pytest.mark.parametrize("estimator", [SFA(2), AFA(2), BFRM(2)], ids=lambda e: type(e).__name__)
@@ -141,7 +202,9 @@ def test_other_models_and_tables_without_names(estimator, fitted, tmp_path):
     posterior = estimator.set_params(chains=2, tune=30, draws=20, random_state=0).fit(fitted[0].X).posterior_
     text = written(tmp_path, posterior, gene_sets={"a": [f"feature {d}" for d in range(6)]})
     data = data_of(text)
-    assert data["k"] is None and data["genes"][3] == "feature 3"
+    dense = isinstance(estimator, AFA)
+    assert (data["k"] is None) == dense and (dense or len(data["k"]) == 1) and data["genes"][3] == "feature 3"
+    assert ("substantial" in words_of(text)) != dense
     assert data["dense"] == isinstance(estimator, AFA) == ("P(in factor)" not in words_of(text))
     assert data["enrichment"]["method"] == ("rank" if data["dense"] else "hypergeometric")
     assert "The model was given 2 factors" in text

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from nsfa.cli.words import fail, note, survive_narrow_encodings
 
-DONE, USER_ERROR, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 130
+DONE, USER_ERROR, NOT_CONVERGED, PARTLY_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
 # a wrong option or argument; the framework's own code for it is 2, which here means "not converged"
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 

@@ -134,7 +134,12 @@ class VerdictOptions(TalkOptions):
     """... and by its exit code."""
 
     require_convergence: Annotated[
-        bool, _option(RUNNING, "Exit with code 2 if the chains have not converged.", "--require-convergence")
+        bool,
+        _option(
+            RUNNING,
+            "Exit with code 2 if the chains have not converged, 3 if some factors are settled.",
+            "--require-convergence",
+        ),
     ] = False
 
 

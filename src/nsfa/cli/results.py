@@ -16,7 +16,7 @@ from nsfa.cli.output import FIGURES, GENE_SETS, REPORT, SAMPLES, replacing, writ
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
-    from nsfa.kernels import Floats
+    from nsfa.kernels import Floats, Ints
     from nsfa.posterior import Posterior
     from nsfa.posterior.consensus import Consensus
 
@@ -140,14 +140,18 @@ def user_table(data: Observed) -> Floats:
 
 def summary(posterior: Posterior) -> dict[str, Any]:
     """What was found and whether to believe it, as plain values."""
-    diagnostics = posterior.diagnostics()
-    values, counts = np.unique(posterior.n_components, return_counts=True)
-    shares = counts / counts.sum()
+    diagnostics, consensus = posterior.diagnostics(), posterior.consensus()
     return {
-        "n_components": posterior.consensus().n_factors,
-        "n_components_posterior": {str(k): round(float(share), 6) for k, share in zip(values, shares, strict=True)},
+        "n_substantial": consensus.n_substantial,
+        "n_substantial_posterior": _shares(posterior.n_substantial),
+        "n_shared_posterior": _shares(posterior.n_shared),
+        "n_components": consensus.n_factors,
+        "n_components_posterior": _shares(posterior.n_components),
         "converged": diagnostics.converged,
+        "partly_converged": diagnostics.partly_converged,
+        "n_settled": diagnostics.settled,
         "verdict": diagnostics.verdict,
+        "advice": None if diagnostics.advice is None else diagnostics.advice._asdict(),
         "finished": posterior.finished,
         "preview": posterior.length.preview,
         "chains": len(posterior.chains),
@@ -156,7 +160,20 @@ def summary(posterior: Posterior) -> dict[str, Any]:
         "quantities": [
             {key: _finite(value) for key, value in vars(diagnostic).items()} for diagnostic in diagnostics.table
         ],
+        "factors": _factors(consensus),
     }
+
+
+def _shares(counts: Ints) -> dict[str, float]:
+    """The share of the draws with each number."""
+    values, times = np.unique(counts, return_counts=True)
+    return {str(k): round(float(share), 6) for k, share in zip(values, times / times.sum(), strict=True)}
+
+
+def _factors(consensus: Consensus) -> list[dict[str, Any]]:
+    """The verdict on every factor, and what it rests on."""
+    table = consensus.summary().drop(columns=["n_features", "top_features"]).reset_index()
+    return [{key: _finite(value) for key, value in row.items()} for row in table.to_dict("records")]
 
 
 def _finite(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, Interrupts, quiet_library
+from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, PARTLY_CONVERGED, Interrupts, quiet_library
 from nsfa.cli.options import ReportOptions, RunOptions, VerdictOptions
 from nsfa.cli.output import DRAWS, GENE_SETS, REPORT, TABLE, claim, files, write_csv, write_text
 from nsfa.cli.progress import duration, not_compiled, watch
@@ -95,7 +95,7 @@ def complete(out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, ta
         note("One chain has nothing to agree with: convergence needs at least two (--chains).")
         raise typer.Exit(NOT_CONVERGED)
     if talk.require_convergence and not found["converged"]:
-        raise typer.Exit(NOT_CONVERGED)
+        raise typer.Exit(PARTLY_CONVERGED if found["partly_converged"] else NOT_CONVERGED)
     return posterior
 
 
@@ -124,17 +124,36 @@ def _half_written(out: Path) -> Iterator[None]:
 
 def tell(out: Path, found: dict[str, Any]) -> None:
     """The end of a run in plain words: what was found, whether to believe it, what to do next."""
-    k, likely = found["n_components"], found["n_components_posterior"]
-    top = sorted(likely.items(), key=lambda item: -item[1])[:4]
-    shares = ", ".join(f"{number} ({share:.0%})" for number, share in top if share >= 0.01)
-    say(f"{k} factor{'s recur' if k != 1 else ' recurs'} in more than half of the draws. Number of factors: {shares}.")
+    for line in _numbers(found):
+        say(line)
     say(found["verdict"], style="green" if found["converged"] and found["chains"] > 1 else "yellow")
-    if not found["converged"] and found["finished"]:
-        from nsfa.chain import full_draws
+    if found["advice"] is not None:
+        from nsfa.posterior.advice import Advice
 
-        made = found["draws_per_chain"]
-        what, draws = ("Full run", full_draws(made) - made) if found["preview"] else ("Run longer", max(1000, 2 * made))
-        say(f"{what}: nsfa resume {shlex.quote(str(out))} --draws {draws}")
+        say(Advice(**found["advice"]).for_command(shlex.quote(str(out))))
     report = out / REPORT
     where = f"Report: {report}" if report.exists() else f"Tables: {out}"
     say(f"{where}  ({duration(found['seconds'])})")
+
+
+def _numbers(found: dict[str, Any]) -> list[str]:
+    """How many factors: substantial ones first, then of any size, where the two differ and are not given."""
+    from nsfa.draws.draw import SUBSTANTIAL
+
+    n, large = found["n_components"], found["n_substantial"]
+    substantial, every = found["n_substantial_posterior"], found["n_components_posterior"]
+    recur = f"recur{'s' if n == 1 else ''} in more than half of the draws."
+    if substantial == every:
+        return [f"{n} factor{'s' if n != 1 else ''} {recur} {_likely('factors', every)}"]
+    smaller = f", and {n - large} smaller, " if n > large else " "
+    factors = f"{large} substantial factor{'s' if large != 1 else ''} ({SUBSTANTIAL} genes or more){smaller}{recur}"
+    given = len(every) == 1
+    return [
+        factors,
+        _likely("substantial factors", substantial) + ("" if given else f" {_likely('factors of any size', every)}"),
+    ]
+
+
+def _likely(kind: str, shares: dict[str, float]) -> str:
+    top = sorted(shares.items(), key=lambda item: -item[1])[:4]
+    return f"Number of {kind}: {', '.join(f'{n} ({share:.0%})' for n, share in top if share >= 0.01)}."

@@ -34,7 +34,8 @@ def to_arviz(posterior: Posterior, *, log_likelihood: bool = False, posterior_pr
     """The draws as ``arviz.InferenceData`` (ArviZ 0.x) or ``xarray.DataTree`` (ArviZ 1.x), in the user's units.
 
     Summaries and trace plots mean something for the quantities that do not depend on the factors' labels: n_components,
-    n_active, concentration, stickiness, loading_power, noise_variance. Loadings are aligned to the consensus factors.
+    n_shared and n_substantial (factors of two and of five features or more), n_active, concentration, stickiness,
+    loading_power, noise_variance. Loadings are aligned to the consensus factors.
 
     Parameters
     ----------
@@ -92,6 +93,8 @@ def _parameters(posterior: Posterior) -> tuple[dict[str, Any], int]:
     spec = posterior.spec
     out: dict[str, Any] = {
         "n_components": posterior.n_components,
+        "n_shared": posterior.n_shared,
+        "n_substantial": posterior.n_substantial,
         "n_active": posterior.trace("n_active").astype(np.int64),
     }
     if spec.pattern in ("ibp", "finite"):

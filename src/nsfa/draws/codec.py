@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
 
 from nsfa.data import Observed
-from nsfa.draws.draw import Draw
+from nsfa.draws.draw import Draw, factor_counts
 from nsfa.kernels import Holes
 from nsfa.model.spec import Gamma, ModelSpec, Priors
 
@@ -35,9 +35,9 @@ def draw_bytes(draw: Draw) -> int:
 
 
 def unpack_draws(tree: dict[str, Any]) -> list[Draw]:
-    """The draws of ``pack_draws``, each owning its arrays."""
+    """The draws of ``pack_draws``, each owning its arrays; what earlier versions did not count is counted."""
     columns = {name: _split(column) for name, column in tree["fields"].items()}
-    return [
+    draws = [
         Draw(
             shape=tuple(tree["shape"][i]),
             scalars={name: values[i] for name, values in tree["scalars"].items()},
@@ -45,6 +45,8 @@ def unpack_draws(tree: dict[str, Any]) -> list[Draw]:
         )
         for i in range(tree["count"])
     ]
+    counted = "n_shared" in tree["scalars"]
+    return draws if counted else [replace(d, scalars=d.scalars | factor_counts(d.usage())) for d in draws]
 
 
 def plain(value: Any) -> Any:

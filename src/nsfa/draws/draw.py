@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nsfa.kernels import Bools, Floats
+from nsfa.kernels import Bools, Floats, Ints
 from nsfa.state import State
 
 SCALARS = ("concentration", "stickiness", "noise_rate", "loading_rate", "urn_concentration")
 
+# A factor that so many features use is shared; from the second number on it is substantial.
+SHARED, SUBSTANTIAL = 2, 5
 # Above so many active loadings a draw keeps them as 16-bit, and above so many as 8-bit, multiples of a step per factor.
 LARGE = 50_000
 HUGE = 120_000
@@ -57,6 +59,11 @@ class Draw:
         size = self.shape[0] * self.shape[1]
         return np.unpackbits(self.pattern, count=size).reshape(self.shape).view(np.bool_)
 
+    def usage(self) -> Ints:
+        """Number of features that use each factor (K,)."""
+        out: Ints = self.active().sum(axis=0)
+        return out
+
     def loadings(self, dtype: Any = np.float64) -> Floats:
         """Dense loadings (D, K), in double precision unless asked otherwise."""
         out = np.zeros(self.shape, dtype)
@@ -74,6 +81,7 @@ def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -
     every.update({name: float(getattr(state, name)) for name in SCALARS})
     every["n_factors"] = state.n_factors
     every["n_active"] = len(value)
+    every.update(factor_counts(state.usage))
     every["loading_power"] = float(np.vdot(state.loadings, state.loadings))
     every.update(_covariance(state.loadings))
     precision = state.loading_precision
@@ -88,6 +96,11 @@ def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -
         scalars=every,
         scores=state.scores.astype(np.float32) if keep_scores else None,
     )
+
+
+def factor_counts(usage: Ints) -> dict[str, float]:
+    """How many factors are shared and how many substantial, by the number of features that use each (K,)."""
+    return {"n_shared": int((usage >= SHARED).sum()), "n_substantial": int((usage >= SUBSTANTIAL).sum())}
 
 
 def _covariance(loadings: Floats) -> dict[str, float]:

@@ -72,7 +72,7 @@ def whole_table(prior: str, chains: int, sweeps: int) -> Iterator[Number]:
             yield f"K of chain {chain}", 2 * (at + 1), factors[at]
     for start in (500, 1000):
         part = replace(posterior, chains=tuple(chain[start // 2 : start] for chain in posterior.chains))
-        for found in part.diagnostics().table:
+        for found in part.diagnostics(factors=False).table:
             if found.quantity in ("K", "log p(Y|G,ψ)"):
                 yield f"rhat {'K' if found.quantity == 'K' else 'log evidence'}", start, found.rhat
     yield "K_mean", 0, np.mean(posterior.n_components[:, len(posterior.n_components[0]) // 2 :])

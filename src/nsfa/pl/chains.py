@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from nsfa.draws.draw import SHARED, SUBSTANTIAL
 from nsfa.kernels import Floats, Ints
 from nsfa.pl.shared import (
     BLUE,
@@ -34,23 +35,41 @@ QUANTITIES = {
     "log_evidence": "log p(Y | G, ψ)",
     "loading_power": "ΣG²",
     "covariance_norm": "‖GGᵀ‖",
+    "n_shared": "shared factors",
+    "n_substantial": "substantial factors",
 }
-COUNTS = ("n_factors", "n_active")
+COUNTS = ("n_factors", "n_active", "n_shared", "n_substantial")
+# which factors are counted: the attribute of a posterior, the axis's label, and what a title calls so many
+NUMBERS = {
+    "substantial": (
+        "n_substantial",
+        f"number of factors with {SUBSTANTIAL} features or more",
+        "{} substantial",
+    ),
+    "shared": ("n_shared", f"number of factors with {SHARED} features or more", "{} shared"),
+    "all": ("n_components", "number of factors K", "K = {}"),
+}
 MOST_NAMED_CHAINS = 8
 
 
-def n_components(model: Any, *, per_chain: bool = True, ax: Axes | None = None) -> Axes:
-    """Posterior of the number of factors: the share of draws with each K, in %.
+def n_components(model: Any, *, count: str = "substantial", per_chain: bool = True, ax: Axes | None = None) -> Axes:
+    """Posterior of the number of factors: the share of draws with each number, in %.
 
     Parameters
     ----------
     model : fitted estimator or Posterior
+    count
+        Which factors: "substantial" (five features or more), "shared" (two or more), or "all" (K, which also counts
+        those of one feature).
     per_chain
         Mark each chain's own share too: where the marks lie far from the bars, the chains disagree.
     ax
         Where to draw; None makes a new figure.
     """
-    counts = posterior_of(model).n_components
+    if count not in NUMBERS:
+        raise ValueError(f"count must be one of {', '.join(map(repr, NUMBERS))}. Got {count!r}.")
+    attribute, label, words = NUMBERS[count]
+    counts = getattr(posterior_of(model), attribute)
     values = np.arange(counts.min(), counts.max() + 1)
     shares = _shares(counts.ravel(), values)
     ax = axes_or_new(ax, within(4.0, 0.45 * len(values) + 2, 9.0), 3.4)
@@ -60,10 +79,9 @@ def n_components(model: Any, *, per_chain: bool = True, ax: Axes | None = None) 
     ax.xaxis.set_major_locator(MaxNLocator(nbins="auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
     ax.set_xlim(values[0] - 0.7, values[-1] + 0.7)
     ax.set_ylim(bottom=0)
-    ax.set(xlabel="number of factors K", ylabel="share of draws (%)")
-    best = int(values[np.argmax(shares)])
-    often = f"Most often K = {best}: {percent(shares.max())} of draws"
-    ax.set_title(often if counts.any() else "No factors in any draw", loc="left", fontsize=10)
+    ax.set(xlabel=label, ylabel="share of draws (%)")
+    often = f"Most often {words.format(int(values[np.argmax(shares)]))}: {percent(shares.max())} of draws"
+    ax.set_title(often if counts.any() else "No such factors in any draw", loc="left", fontsize=10)
     return ax
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nsfa.draws import Draw
+from nsfa.draws.draw import SUBSTANTIAL
 from nsfa.kernels import Bools, Floats, Ints, Kernels
 from nsfa.posterior.align import Alignment, blocks, evenly, side_by_side
+from nsfa.posterior.factors import IN_CHAIN, Block, FactorChecks, check_factors, trace_factors
 from nsfa.posterior.project import sample_moments
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ CACHE_BYTES = 50_000_000
 # Averages of scores over this many evenly spaced draws are as good as over all; in large tables over fewer.
 SCORE_DRAWS = 400
 SCORE_ENTRIES = 200_000_000
+# A factor below this share of the variance, or of no more genes than this, is minor.
+MINOR_SHARE = 0.001
+MINOR_GENES = 3
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class Consensus:
         Names of the columns of the table, or "feature 0", "feature 1", ...
     pivot, sign : (K,)
         Each factor's column of the alignment's pivot, and whether it was turned over.
+    checks : FactorChecks or None
+        How far the chains agree on each factor; None where that is not known.
     """
 
     loadings: Floats
@@ -65,11 +72,28 @@ class Consensus:
     feature_names: tuple[str, ...]
     pivot: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     sign: Floats = field(default_factory=lambda: np.zeros(0))
+    checks: FactorChecks | None = None
 
     @property
     def n_factors(self) -> int:
         """Number of consensus factors."""
         return int(self.loadings.shape[1])
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of features of each factor (K,): the mean over the draws that contain it, rounded."""
+        out: Ints = np.rint(self.inclusion.sum(axis=0)).astype(np.int64)
+        return out
+
+    @property
+    def n_substantial(self) -> int:
+        """Number of substantial factors: those of five features or more."""
+        return int((self.sizes >= SUBSTANTIAL).sum())
+
+    @property
+    def minor(self) -> Bools:
+        """Which factors are minor (K,): below 0.1 % of the variance, or of three features or fewer."""
+        return (self.variance_explained < MINOR_SHARE) | (self.sizes <= MINOR_GENES)
 
     def genes(self, factor: int, fdr: float = 0.05) -> Ints:
         """Features of one factor at a Bayesian false-discovery rate, most certain first.
@@ -85,7 +109,11 @@ class Consensus:
         return order[: int(np.searchsorted(error, fdr, side="right"))]
 
     def summary(self) -> Any:
-        """A pandas DataFrame with a row per factor: support, variance explained, genes at 5 % FDR, the top ones."""
+        """A pandas DataFrame with a row per factor.
+
+        Support; chains that have it; verdict, agreement, rhat and ess, see ``FactorChecks``; variance explained;
+        whether the factor is minor; features at 5 % FDR, and the first of them.
+        """
         import pandas as pd
 
         lists = [self.genes(k) for k in range(self.n_factors)]
@@ -93,8 +121,10 @@ class Consensus:
         return pd.DataFrame(
             {
                 "support": self.support,
-                "chains": (self.chain_support > 0.5).sum(axis=0),
+                "chains": (self.chain_support > IN_CHAIN).sum(axis=0),
+                **({} if self.checks is None else vars(self.checks)),
                 "variance_explained": self.variance_explained,
+                "minor": self.minor,
                 "n_features": [len(genes) for genes in lists],
                 "top_features": top,
             },
@@ -102,11 +132,7 @@ class Consensus:
         )
 
 
-# Some draws, their aligned loadings (D, draws, K) on the model's scale, and which factors they contain (draws, K).
-_Block = tuple[Ints, Floats, Bools]
-
-
-def _aligned(draws: Sequence[Draw], which: Ints, alignment: Alignment, keep: Ints) -> Iterator[_Block]:
+def _aligned(draws: Sequence[Draw], which: Ints, alignment: Alignment, keep: Ints) -> Iterator[Block]:
     """Loadings of the draws ``which``, rotated, with the columns ``keep`` of the pivot in order, block by block."""
     # the last place is for factors that are none of the pivot's, whose number is −1
     place = np.full(alignment.pivot.shape[1] + 1, -1)
@@ -131,15 +157,18 @@ def build(
     kernels: Kernels,
     min_support: float = 0.5,
     level: float = 0.9,
+    preview: bool = False,
 ) -> Consensus:
     """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
     draws = [draw for chain in chains for draw in chain]
     support = alignment.support()
     keep = np.flatnonzero(support.mean(axis=0) > min_support)
-    aligned: Iterable[_Block] = _aligned(draws, np.arange(len(draws)), alignment, keep)
+    aligned: Iterable[Block] = _aligned(draws, np.arange(len(draws)), alignment, keep)
     if 8 * len(draws) * draws[0].shape[0] * len(keep) <= CACHE_BYTES:
         aligned = list(aligned)
-    mean, inclusion, share = _averages(draws, aligned)
+    traces = trace_factors(draws, len(chains), len(keep), aligned)
+    count = traces.there.sum(axis=(0, 1))
+    mean, inclusion, share = traces.sums.sum(axis=0) / count, traces.active / count, traces.share.mean(axis=(0, 1))
     # the largest mean loading is positive, and the factor that explains most comes first
     sign = np.where(mean[np.abs(mean).argmax(axis=0), np.arange(len(keep))] < 0, -1.0, 1.0)
     order = np.argsort(-share, kind="stable")
@@ -151,40 +180,25 @@ def build(
     # adding 0 makes −0 a plain zero
     lower, upper = np.where(sign > 0, lower, -upper) + 0.0, np.where(sign > 0, upper, -lower) + 0.0
     scores, deviation = score_means(data, draws, alignment, keep, kernels)
-    found = support[:, keep].reshape(len(chains), len(chains[0]), len(keep))
     return Consensus(
         loadings=data.to_user(mean * sign + 0.0)[:, order],
         lower=data.to_user(lower)[:, order],
         upper=data.to_user(upper)[:, order],
         level=level,
         inclusion=data.to_user(inclusion, power=0)[:, order],
-        support=found.mean(axis=(0, 1))[order],
-        chain_support=found.mean(axis=1)[:, order],
+        support=traces.there.mean(axis=(0, 1))[order],
+        chain_support=traces.there.mean(axis=1)[:, order],
         variance_explained=share[order],
         scores=(scores * sign)[:, order],
         scores_std=deviation[:, order],
         feature_names=data.names,
         pivot=keep[order],
         sign=sign[order],
+        checks=check_factors(traces, preview).taken(order),
     )
 
 
-def _averages(draws: Sequence[Draw], aligned: Iterable[_Block]) -> tuple[Floats, Floats, Floats]:
-    """Mean loadings and inclusion (D, K) given the factor, and each factor's share of the variance over all draws."""
-    mean: Any = 0.0
-    inclusion: Any = 0.0
-    share: Any = 0.0
-    count: Any = 0
-    for block, g, there in aligned:
-        mean += g.sum(axis=1)
-        inclusion += np.count_nonzero(g, axis=1)
-        count += np.count_nonzero(there, axis=0)
-        total = [draws[i].scalars["loading_power"] + (1.0 / draws[i].noise_precision).sum() for i in block]
-        share += np.einsum("dnk,dnk,n->k", g, g, 1.0 / np.array(total))
-    return mean / count, inclusion / count, share / len(draws)
-
-
-def _intervals(aligned: Iterable[_Block], n_draws: int, inclusion: Floats, tail: float) -> tuple[Floats, Floats]:
+def _intervals(aligned: Iterable[Block], n_draws: int, inclusion: Floats, tail: float) -> tuple[Floats, Floats]:
     """Central interval of every loading given the factor; [0, 0] where the loading is almost surely inactive."""
     rows, columns = np.nonzero(inclusion > tail)
     lower, upper = np.zeros(inclusion.shape), np.zeros(inclusion.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -18,6 +18,7 @@ from nsfa.kernels import Bools, Floats, Ints, get_kernels
 from nsfa.metrics import log_mean_density
 from nsfa.model.priors import LOG_2PI
 from nsfa.model.spec import ModelSpec
+from nsfa.posterior.advice import advise
 from nsfa.posterior.align import Alignment, align, evenly
 from nsfa.posterior.consensus import SCORE_DRAWS, Consensus, aligned_draws, build, score_means
 from nsfa.posterior.diagnostics import Diagnostics, diagnose
@@ -33,6 +34,8 @@ LABEL_FREE = {
     "log joint": "log_joint",
     "log p(Y|G,ψ)": "log_evidence",
     "K": "n_factors",
+    "shared factors": "n_shared",
+    "substantial factors": "n_substantial",
     "active loadings": "n_active",
     "concentration": "concentration",
     "stickiness": "stickiness",
@@ -78,6 +81,16 @@ class Posterior:
         """Number of factors of every draw, (chains, draws)."""
         return self.trace("n_factors").astype(np.int64)
 
+    @property
+    def n_shared(self) -> Ints:
+        """Number of shared factors of every draw, those of two features or more, (chains, draws)."""
+        return self.trace("n_shared").astype(np.int64)
+
+    @property
+    def n_substantial(self) -> Ints:
+        """Number of substantial factors of every draw, those of five features or more, (chains, draws)."""
+        return self.trace("n_substantial").astype(np.int64)
+
     def trace(self, name: str) -> Floats:
         """A scalar of every draw, (chains, draws): any key of ``Draw.scalars``."""
         return np.array([[draw.scalars[name] for draw in chain] for chain in self.chains])
@@ -86,14 +99,30 @@ class Posterior:
         """Loadings (n_features, K) of one draw in the user's units; zero for features that do not vary."""
         return self.data.to_user(draw.loadings())
 
-    def diagnostics(self) -> Diagnostics:
-        """R-hat and effective sample sizes of quantities that do not depend on the factors' labels, and a verdict."""
+    def diagnostics(self, factors: bool = True) -> Diagnostics:
+        """R-hat and effective sample sizes of quantities that do not depend on the factors' labels, and a verdict.
+
+        The verdict also says how many consensus factors are settled, each judged by itself; without ``factors`` it does
+        not, and comes at once: no factors have to be matched for it. Both are computed once.
+        """
+        return self._full_diagnostics if factors else self._diagnostics
+
+    @cached_property
+    def _diagnostics(self) -> Diagnostics:
         # draws of earlier versions lack some
         known = [label for label, name in LABEL_FREE.items() if all(name in chain[0].scalars for chain in self.chains)]
         traces = {label: self.trace(LABEL_FREE[label]) for label in known}
         moving = {k: v for k, v in traces.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]}
         found = diagnose(moving, self._pairs_in_words())
-        return found.of_preview() if self.length.preview else found
+        found = found.of_preview() if self.length.preview else found
+        # a run that was stopped has its own: to go on
+        advice = advise(found, self.length, *self.n_components.shape) if self.finished else None
+        return replace(found, advice=advice)
+
+    @cached_property
+    def _full_diagnostics(self) -> Diagnostics:
+        checks = self._consensus.checks
+        return self._diagnostics if checks is None else self._diagnostics.with_factors(checks.verdict)
 
     def _pairs_in_words(self) -> dict[str, str]:
         """Which features the covariances are of."""
@@ -156,7 +185,7 @@ class Posterior:
     @cached_property
     def _consensus(self) -> Consensus:
         with threadpool_limits(1):
-            return build(self.data, self.chains, self._alignment, get_kernels("numba"))
+            return build(self.data, self.chains, self._alignment, get_kernels("numba"), preview=self.length.preview)
 
     def alignment(self) -> Alignment:
         """Which factors of the draws are the same; computed once."""
@@ -170,7 +199,9 @@ class Posterior:
             if not 0 < value < 1:
                 raise ValueError(f"{name} must lie between 0 and 1. Got {value!r}.")
         with threadpool_limits(1):
-            return build(self.data, self.chains, self._alignment, get_kernels("numba"), min_support, level)
+            return build(
+                self.data, self.chains, self._alignment, get_kernels("numba"), min_support, level, self.length.preview
+            )
 
     def summary(self) -> Any:
         """A pandas DataFrame with a row per consensus factor; see ``Consensus.summary``."""

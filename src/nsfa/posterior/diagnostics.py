@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -11,9 +13,27 @@ from scipy.stats import rankdata
 
 from nsfa.kernels import Floats
 
+if TYPE_CHECKING:
+    from nsfa.posterior.advice import Advice
+
 RHAT_LIMIT = 1.05
 ESS_LIMIT = 100.0
+# Chains with fewer draws are not judged.
+TOO_FEW_DRAWS = 4
 PREVIEW = "Preview: too short to tell whether the chains agree; a full fit does."
+# How a sentence calls the quantities.
+_IN_WORDS = {
+    "log joint": "the log joint density",
+    "log p(Y|G,ψ)": "the likelihood",
+    "K": "the number of factors K",
+    "shared factors": "the number of shared factors",
+    "substantial factors": "the number of substantial factors",
+    "active loadings": "the number of active loadings",
+    "concentration": "the concentration α",
+    "stickiness": "the stickiness β",
+    "ΣG²": "the size of the loadings",
+    "‖GGᵀ‖": "the size of the covariance",
+}
 
 
 @dataclass(frozen=True)
@@ -29,22 +49,72 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """A table of diagnostics, and the verdict in words."""
+    """A table of diagnostics, and the verdict in words.
+
+    Attributes
+    ----------
+    table : tuple of Diagnostic
+        One for each quantity.
+    converged : bool
+        Whether the chains agree on all of them.
+    verdict : str
+        What that means, in a sentence.
+    trouble : tuple of two str
+        If not converged: the worst quantity in words, and what is wrong with it.
+    n_factors, settled : int
+        Number of consensus factors, and of those among them that are settled: these can be read even if not everything
+        has converged. See ``nsfa.posterior.factors.FactorChecks``.
+    advice : Advice or None
+        What to run next.
+    """
 
     table: tuple[Diagnostic, ...]
     converged: bool
     verdict: str
+    trouble: tuple[str, str] = ("", "")
+    n_factors: int = 0
+    settled: int = 0
+    advice: Advice | None = None
+
+    @property
+    def partly_converged(self) -> bool:
+        """Whether some factors are settled although not everything has converged."""
+        return not self.converged and self.settled > 0
 
     def of_preview(self) -> Diagnostics:
         """The same table, without a judgement."""
         return replace(self, converged=False, verdict=PREVIEW)
 
+    def with_factors(self, words: Sequence[str]) -> Diagnostics:
+        """The same with the verdict on every consensus factor taken into the sentence."""
+        n, settled = len(words), sum(word == "settled" for word in words)
+        found = replace(self, n_factors=n, settled=settled)
+        if n == 0 or "not judged" in words:
+            return found
+        which = settled_words(settled, n)
+        if self.converged:
+            return replace(found, verdict=f"{self.verdict[:-1]}; {which} settled.")
+        if settled == 0:
+            none = f"none of the {n} factors is" if n > 1 else "the factor is not"
+            return replace(found, verdict=f"{self.verdict[:-1]}, and {none} settled.")
+        rest = {0: "", 1: " and the other factor"}.get(n - settled, f" and the other {n - settled}")
+        subject, wrong = self.trouble
+        sentence = f"{which} settled and can be read; {subject} ({wrong}){rest} {'are' if rest else 'is'} not."
+        return replace(found, verdict=f"Partly converged: {sentence}")
+
     def __str__(self) -> str:
-        head = f"{'quantity':<16}{'mean':>12}{'R-hat':>8}{'ESS bulk':>10}{'ESS tail':>10}"
+        head = f"{'quantity':<20}{'mean':>12}{'R-hat':>8}{'ESS bulk':>10}{'ESS tail':>10}"
         rows = [
-            f"{d.quantity:<16}{d.mean:>12.4g}{d.rhat:>8.3f}{d.ess_bulk:>10.0f}{d.ess_tail:>10.0f}" for d in self.table
+            f"{d.quantity:<20}{d.mean:>12.4g}{d.rhat:>8.3f}{d.ess_bulk:>10.0f}{d.ess_tail:>10.0f}" for d in self.table
         ]
-        return "\n".join([head, *rows, self.verdict])
+        return "\n".join([head, *rows, self.verdict, *([self.advice.for_python()] if self.advice else [])])
+
+
+def settled_words(settled: int, n: int) -> str:
+    """So many of n factors are, as the beginning of a sentence about the settled ones."""
+    if settled < n:
+        return f"{settled} of {n} factors {'is' if settled == 1 else 'are'}"
+    return {1: "the factor is", 2: "both factors are"}.get(n, f"all {n} factors are")
 
 
 def diagnose(traces: dict[str, Floats], words: dict[str, str] | None = None) -> Diagnostics:
@@ -53,30 +123,35 @@ def diagnose(traces: dict[str, Floats], words: dict[str, str] | None = None) -> 
         Diagnostic(name, float(trace.mean()), split_rhat(trace), ess_bulk(trace), ess_tail(trace))
         for name, trace in traces.items()
     )
-    return Diagnostics(table, *_verdict(table, next(iter(traces.values())).shape, words or {}))
+    n_chains, n_draws = next(iter(traces.values())).shape
+    if n_draws < TOO_FEW_DRAWS:
+        return Diagnostics(table, False, f"Not assessed: {n_draws} draw(s) per chain are too few.")
+    alone = " With one chain no factor can be called settled." if n_chains == 1 else ""
+    trouble = _trouble(table, {**_IN_WORDS, **(words or {})})
+    if trouble is not None:
+        what, size, wanted = trouble
+        return Diagnostics(table, False, f"Not converged: {what} has {size} ({wanted}).{alone}", (what, size))
+    rhat, ess = max(d.rhat for d in table), min(d.ess_bulk for d in table)
+    chains = f"{n_chains} chains agree" if n_chains > 1 else "1 chain agrees with itself"
+    return Diagnostics(
+        table, True, f"Converged: {chains}, R-hat ≤ {rhat:.3f}, at least {ess:.0f} effective draws.{alone}"
+    )
 
 
-def _verdict(table: tuple[Diagnostic, ...], shape: tuple[int, ...], words: dict[str, str]) -> tuple[bool, str]:
-    n_chains, n_draws = shape
-    if n_draws < 4:
-        return False, f"Not assessed: {n_draws} draw(s) per chain are too few; draw at least 100."
-    broken = [d.quantity for d in table if not np.isfinite(d.mean)]
+def _trouble(table: tuple[Diagnostic, ...], words: dict[str, str]) -> tuple[str, str, str] | None:
+    """The quantity that keeps the chains from having converged, what is wrong with it, and what should be; or None."""
+    broken = [d for d in table if not np.isfinite(d.mean)]
+    worst, thinnest = max(table, key=lambda d: d.rhat), min(table, key=lambda d: d.ess_bulk)
     if broken:
-        return (
-            False,
-            f"Not converged: {broken[0]} is not finite; check the table for copied features or extreme values.",
-        )
-    worst = max(table, key=lambda d: d.rhat)
-    thinnest = min(table, key=lambda d: d.ess_bulk)
-    what, which = (words.get(d.quantity, d.quantity) for d in (worst, thinnest))
-    chains = f"{n_chains} chains agree" if n_chains > 1 else "1 chain agrees with itself (run several to be sure)"
-    if worst.rhat > RHAT_LIMIT:
-        advice = "run longer (more tune and draws)"
-        return False, f"Not converged: {what} has R-hat {worst.rhat:.2f} (limit {RHAT_LIMIT}); {advice}."
-    if thinnest.ess_bulk < ESS_LIMIT:
-        few = f"{which} has {thinnest.ess_bulk:.0f} effective draws (at least {ESS_LIMIT:.0f} wanted)"
-        return False, f"Not converged: {few}; draw more."
-    return True, f"Converged: {chains}, R-hat ≤ {worst.rhat:.3f}, at least {thinnest.ess_bulk:.0f} effective draws."
+        found = broken[0], "values that are not finite", "check the table for copied features or extreme values"
+    elif worst.rhat > RHAT_LIMIT:
+        # two digits could look like the limit itself
+        found = worst, f"R-hat {worst.rhat:.{2 if worst.rhat > 1.1 else 3}f}", f"limit {RHAT_LIMIT}"
+    elif thinnest.ess_bulk < ESS_LIMIT:
+        found = thinnest, f"{thinnest.ess_bulk:.0f} effective draws", f"{ESS_LIMIT:.0f} or more wanted"
+    else:
+        return None
+    return words.get(found[0].quantity, found[0].quantity), *found[1:]
 
 
 def split_rhat(trace: Floats) -> float:

@@ -10,15 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from nsfa.draws.draw import SUBSTANTIAL
 from nsfa.enrichment import GeneSets, enrich
+from nsfa.kernels import Ints
 from nsfa.posterior import Posterior
 from nsfa.posterior.align import evenly
-from nsfa.posterior.consensus import Consensus
+from nsfa.posterior.consensus import MINOR_GENES, MINOR_SHARE, Consensus
+from nsfa.posterior.factors import IN_CHAIN, LEAST_AGREEMENT, LEAST_SUPPORT, NOT_JUDGED
+from nsfa.reading import percent
 from nsfa.report import loadings, pack, samples, words
 
 SCRIPTS = ("data.js", "figures.js", "heatmap.js", "table.js", "genes.js", "scores.js", "start.js")
 TRACES = {
     "log_evidence": "log p(Y | G, ψ)",
+    "n_substantial": "substantial factors",
     "n_factors": "factors K",
     "n_active": "active loadings",
     "covariance_norm": "covariance ‖GGᵀ‖",
@@ -76,8 +81,13 @@ def render(
         title=title or "Sparse factor analysis: what was found",
         verdict=words.verdict(posterior, diagnostics),
         findings=words.findings(posterior, consensus),
-        facts=words.facts(posterior, consensus),
+        facts=words.facts(posterior, consensus, diagnostics),
         factors=_factor_rows(consensus),
+        minor_words=f"below {percent(MINOR_SHARE)} of the variance, or {MINOR_GENES} genes or fewer",
+        substantial=SUBSTANTIAL,
+        agreement=LEAST_AGREEMENT,
+        support=LEAST_SUPPORT,
+        unjudged=NOT_JUDGED,
         diagnostics=diagnostics.table,
         n_chains=len(posterior.chains),
         data=data,
@@ -105,7 +115,8 @@ def _data(posterior: Posterior, consensus: Consensus, frame: Any) -> dict[str, A
         "dense": posterior.spec.pattern == "dense",
         "level": consensus.level,
         "variance": np.clip(consensus.variance_explained, 0.0, 1.0).tolist(),
-        "k": _k_posterior(posterior),
+        "minor": consensus.minor.tolist(),
+        "k": _numbers(posterior),
         "traces": _traces(posterior),
         "shared": loadings.shared_variance(posterior, spread),
         "entries": loadings.gene_lists(consensus),
@@ -114,11 +125,18 @@ def _data(posterior: Posterior, consensus: Consensus, frame: Any) -> dict[str, A
     }
 
 
-def _k_posterior(posterior: Posterior) -> dict[str, Any] | None:
-    """Share of the draws with each number of factors, over all chains and in each; None where it was given."""
-    if posterior.spec.n_components is not None:
+def _numbers(posterior: Posterior) -> list[dict[str, Any]] | None:
+    """The posterior of the number of substantial factors and, unless it was given, of K; None for dense models."""
+    if posterior.spec.pattern == "dense":
         return None
-    counts = posterior.n_components
+    out = [{"label": f"substantial factors ({SUBSTANTIAL} genes or more)", **_shares(posterior.n_substantial)}]
+    if posterior.spec.n_components is None:
+        out.append({"label": "factors of any size, K", **_shares(posterior.n_components)})
+    return out
+
+
+def _shares(counts: Ints) -> dict[str, Any]:
+    """Share of the draws with each number, over all chains and in each."""
     values = np.arange(counts.min(), counts.max() + 1)
     chains = [[float((chain == k).mean()) for k in values] for chain in counts]
     return {"values": values.tolist(), "share": np.mean(chains, axis=0).tolist(), "chains": chains}
@@ -145,9 +163,11 @@ def _factor_rows(consensus: Consensus) -> list[dict[str, Any]]:
     for k in range(consensus.n_factors):
         genes = consensus.genes(k)
         top = [(consensus.feature_names[d], consensus.loadings[d, k] < 0) for d in genes[:TOP_GENES]]
-        found = consensus.chain_support[:, k] > 0.5
+        found = consensus.chain_support[:, k] > IN_CHAIN
         row = {
             "number": k,
+            "verdict": NOT_JUDGED if consensus.checks is None else consensus.checks.verdict[k],
+            "minor": bool(consensus.minor[k]),
             "support": float(consensus.support[k]),
             "chains": f"{found.sum()} of {len(found)}",
             "variance": float(consensus.variance_explained[k]),

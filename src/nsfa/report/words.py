@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nsfa import __version__
+from nsfa.draws.draw import SUBSTANTIAL
+from nsfa.kernels import Ints
 from nsfa.model import Priors
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
-from nsfa.posterior.diagnostics import ESS_LIMIT, RHAT_LIMIT, Diagnostics
+from nsfa.posterior.diagnostics import Diagnostics, settled_words
+from nsfa.posterior.factors import FACTOR_ESS, FACTOR_RHAT, LEAST_AGREEMENT, LEAST_SUPPORT
 from nsfa.reading import percent
 
 PAPER = {
@@ -36,7 +38,7 @@ MODELS = {
 
 
 class Verdict(NamedTuple):
-    """Whether the results can be relied on: "good" or "caution", a headline, and sentences that explain it."""
+    """Whether the results can be relied on: "good", "partly" or "caution", a headline, and why."""
 
     tone: str
     headline: str
@@ -52,80 +54,81 @@ def verdict(posterior: Posterior, diagnostics: Diagnostics) -> Verdict:
             f"The run was stopped before its end: {n_draws:,} of {posterior.length.draws:,} draws per chain are here. "
             "Resume it to complete them."
         ]
+    told = [*stopped, diagnostics.verdict, *([] if diagnostics.advice is None else [diagnostics.advice.for_report()])]
     if posterior.length.preview:
-        full = (
-            "Strong factors and predictions are near those of a full fit; the number of factors, weak factors and "
-            "probabilities may change. Fit again without the preview before relying on them."
-        )
-        return Verdict("caution", "A preview: a first look at the data.", [*stopped, diagnostics.verdict, full])
+        return Verdict("caution", "A preview: a first look at the data.", told)
     if n_chains == 1:
         return Verdict("caution", "One chain only: nothing to compare it with.", [*stopped, *_alone(diagnostics)])
+    if diagnostics.partly_converged:
+        which = settled_words(diagnostics.settled, diagnostics.n_factors)
+        headline = f"{which[:1].upper()}{which[1:]} settled and can be read; take the rest as provisional."
+        return Verdict("partly", headline, told)
     if not diagnostics.converged:
         known = not diagnostics.verdict.startswith("Not assessed")
         headline = "The chains have not converged: take these results as provisional." if known else "Too few draws."
-        return Verdict("caution", headline, [*stopped, diagnostics.verdict, *_advice(posterior, diagnostics)])
+        return Verdict("caution", headline, told)
     if stopped:
-        return Verdict("caution", "Stopped early, but the chains agree so far.", [*stopped, diagnostics.verdict])
-    return Verdict("good", "The chains agree: the results can be read as one answer.", [diagnostics.verdict])
+        return Verdict("caution", "Stopped early, but the chains agree so far.", told)
+    return Verdict("good", "The chains agree: the results can be read as one answer.", told)
 
 
 def _alone(diagnostics: Diagnostics) -> list[str]:
     halves = "agree" if diagnostics.converged else "do not agree well, or are too short to tell"
     return [
-        "R-hat compares chains, so there is none for a single chain. "
+        "R-hat compares chains, so there is none for a single chain, and no factor can be called settled. "
         f"The first and the second half of this one {halves}.",
-        "Fit again with at least two chains, better four, before relying on these results.",
+        *([] if diagnostics.advice is None else [diagnostics.advice.for_report()]),
     ]
-
-
-def _advice(posterior: Posterior, diagnostics: Diagnostics) -> list[str]:
-    """What to run next, in numbers."""
-    length = posterior.length
-    if not all(math.isfinite(d.mean) for d in diagnostics.table):
-        return []
-    if max(d.rhat for d in diagnostics.table) > RHAT_LIMIT:
-        times, tune = 2, 2 * max(length.tune, 100)
-        why = "Until the chains agree, the number of factors, their support and the gene lists may still change."
-        return [f"What to do: fit again with tune={tune} and draws={times * length.draws}. {why}"]
-    thinnest = min(d.ess_bulk for d in diagnostics.table)
-    times = min(max(2, math.ceil(ESS_LIMIT / max(thinnest, 1.0))), 20)
-    return [f"What to do: draw about {times} times as many (draws={times * length.draws}). The chains agree, but their "
-            "averages are still rough."]  # fmt: skip
 
 
 def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
     """How many factors, and how much they explain."""
-    k, n = posterior.n_components.ravel(), consensus.n_factors
-    out = [_count(posterior, n)]
+    n = consensus.n_factors
+    out = [_count(posterior, consensus)]
+    if posterior.spec.pattern != "dense":
+        out.append(f"The number of substantial factors was {_likely(posterior.n_substantial)}")
     if posterior.spec.n_components is None:
-        values, counts = np.unique(k, return_counts=True)
-        low, high = np.percentile(k, [5, 95], method="nearest")
-        within = f"90 % of the draws have {low}" + (f" to {high}." if high > low else ".")
-        share = percent(counts.max() / counts.sum())
-        out.append(f"The number of factors K was most often {values[counts.argmax()]} ({share} of draws); {within}")
+        out.append(f"With those of fewer genes K was {_likely(posterior.n_components)}")
     if n:
         total = percent(min(float(consensus.variance_explained.sum()), 1.0))
         out.append(f"{'Together they explain' if n > 1 else 'It explains'} {total} of the variance.")
     return out
 
 
-def _count(posterior: Posterior, n: int) -> str:
-    fixed = posterior.spec.n_components
+def _likely(counts: Ints) -> str:
+    """The most frequent number, and the range of most of them."""
+    values, times = np.unique(counts, return_counts=True)
+    low, high = np.percentile(counts, [5, 95], method="nearest")
+    within = f"90 % of the draws have {low}" + (f" to {high}." if high > low else ".")
+    return f"most often {values[times.argmax()]} ({percent(times.max() / times.sum())} of draws); {within}"
+
+
+def _count(posterior: Posterior, consensus: Consensus) -> str:
+    fixed, n, large = posterior.spec.n_components, consensus.n_factors, consensus.n_substantial
     if n == 0:
         return (
             "No factor was found in more than half of the draws: either no genes vary together beyond noise, or the "
             "draws do not agree on any factor yet."
         )
     if fixed is None:
-        return f"{n} factor{'s were' if n > 1 else ' was'} found in more than half of the draws."
-    return f"The model was given {fixed} factor{'s' if fixed > 1 else ''}; {n} recur in more than half of the draws."
+        smaller = f", and {n - large} smaller," if n > large else ""
+        factors = f"{large} substantial factor{'s' if large != 1 else ''} ({SUBSTANTIAL} genes or more){smaller}"
+        return f"{factors} {'was' if n == 1 else 'were'} found in more than half of the draws."
+    kind = "" if posterior.spec.pattern == "dense" else f", {large} of them substantial ({SUBSTANTIAL} genes or more)"
+    return (
+        f"The model was given {fixed} factor{'s' if fixed > 1 else ''}; {n} recur in more than half of the draws{kind}."
+    )
 
 
-def facts(posterior: Posterior, consensus: Consensus) -> list[tuple[str, str]]:
+def facts(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics) -> list[tuple[str, str]]:
     """The figures of the first screen: (value, what it is)."""
     n_chains, n_draws = posterior.n_components.shape
+    dense = posterior.spec.pattern == "dense"
+    number = consensus.n_factors if dense else consensus.n_substantial
+    judged = consensus.checks is not None and n_chains > 1 and not posterior.length.preview
     return [
-        (f"{consensus.n_factors}", "factor" if consensus.n_factors == 1 else "factors"),
+        (f"{number}", f"{'' if dense else 'substantial '}factor{'' if number == 1 else 's'}"),
+        *([(f"{diagnostics.settled} of {consensus.n_factors}", "factors settled")] if judged else []),
         (f"{posterior.data.shape[1]:,}", "samples"),
         (f"{posterior.data.n_features:,}", "genes"),
         (percent(missing_share(posterior)), "missing"),
@@ -175,6 +178,12 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
         "This was a preview, too short to judge convergence." if length.preview else judged,
         f"Factors were matched over draws; {_kept(consensus.n_factors)} found in more than half of the draws.",
     ]
+    if diagnostics.settled:
+        sentences.append(
+            f"Of these, {diagnostics.settled} were settled: in at least {percent(LEAST_SUPPORT)} of the draws of every "
+            f"chain, with a cosine of at least {LEAST_AGREEMENT} between the chains' mean loadings, and with R-hat ≤ "
+            f"{FACTOR_RHAT} and {FACTOR_ESS:.0f} or more effective draws of their size and share of the variance."
+        )
     if spec.pattern != "dense" and consensus.n_factors:
         sentences.append("Genes were assigned to factors at a Bayesian false-discovery rate of 5 %.")
     return " ".join(sentences)

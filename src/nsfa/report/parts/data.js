@@ -8,11 +8,14 @@ function decode({ kind, base64 }) {
   return new KINDS[kind](bytes.buffer);
 }
 
+const range = (n) => Array.from({ length: n }, (_, i) => i);
 const page = JSON.parse(document.getElementById("data").textContent);
 const nFactors = page.variance.length;
+// all factors may be minor; then none is folded away
+const minor = range(nFactors).filter((k) => page.minor[k] && !page.minor.every(Boolean));
+const major = range(nFactors).filter((k) => !minor.includes(k));
 const byId = (id) => document.getElementById(id);
 const count = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s"}`;
-const range = (n) => Array.from({ length: n }, (_, i) => i);
 
 // Plotly reads a few tags in its labels: names must stay text
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");

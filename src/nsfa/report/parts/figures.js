@@ -36,26 +36,33 @@ const NARROW = innerWidth < 500;
 const BLUES = ["#f7f9fb", "#c6dbef", "#6baed6", "#2171b5", "#08306b"].map((colour, i) => [i / 4, colour]);
 const wholeTicks = (values) => (values.length <= (NARROW ? 8 : 16) ? { tickvals: values } : { tickformat: "d", tickangle: 0, nticks: 10 });
 
+// the first number on top, the others in smaller panels below it
 figure("plot-k", () => {
-  const { values, share, chains } = page.k;
-  const traces = [{ type: "bar", x: values, y: share.map((s) => 100 * s), marker: { color: "#5fa2cc" },
-    hovertemplate: "K = %{x}: %{y:.1f} % of draws<extra></extra>" }];
-  if (chains.length > 1) {
-    chains.forEach((own, i) => traces.push({ type: "scatter", mode: "markers", x: values,
-      y: own.map((s) => (s > 0 ? 100 * s : null)), marker: { color: "#fff", size: 8, line: { color: "#000", width: 1.2 } },
-      hovertemplate: `chain ${i}, K = %{x}: %{y:.1f} %<extra></extra>` }));
-  }
-  const ends = [values[0] - 0.8, values[values.length - 1] + 0.8];
-  draw("plot-k", traces, { xaxis: axis("number of factors K", { ...wholeTicks(values), range: ends, fixedrange: true, showgrid: false }),
-    yaxis: axis("share of draws (%)", { rangemode: "tozero", fixedrange: true }) }, 270);
+  const n = page.k.length, traces = [], layout = { margin: { l: 48, r: 10, t: 10, b: 42 } };
+  page.k.forEach(({ label, values, share, chains }, i) => {
+    const at = i === 0 ? "" : i + 1, axes = { xaxis: `x${at}`, yaxis: `y${at}` };
+    traces.push({ type: "bar", x: values, y: share.map((s) => 100 * s), marker: { color: i ? "#b9c7d3" : "#5fa2cc" }, ...axes,
+      hovertemplate: "%{x}: %{y:.1f} % of draws<extra></extra>" });
+    if (chains.length > 1) {
+      chains.forEach((own, chain) => traces.push({ type: "scatter", mode: "markers", x: values, ...axes,
+        y: own.map((s) => (s > 0 ? 100 * s : null)), marker: { color: "#fff", size: i || values.length > 16 ? 5 : 8, line: { color: "#000", width: i ? 0.8 : 1.2 } },
+        hovertemplate: `chain ${chain}, %{x}: %{y:.1f} %<extra></extra>` }));
+    }
+    const ends = [values[0] - 0.8, values[values.length - 1] + 0.8];
+    layout[`xaxis${at}`] = axis(`number of ${label}`, { ...wholeTicks(values), range: ends, fixedrange: true, showgrid: false, anchor: `y${at}` });
+    layout[`yaxis${at}`] = axis(i ? "" : "share of draws (%)", { rangemode: "tozero", fixedrange: true, nticks: i ? 3 : 6, anchor: `x${at}`,
+      domain: n === 1 ? [0, 1] : i ? [0, 0.26] : [0.48, 1] });
+  });
+  draw("plot-k", traces, layout, n === 1 ? 270 : 360);
 });
 
 figure("plot-variance", () => {
   const factors = range(nFactors);
-  draw("plot-variance", [{ type: "bar", x: factors, y: page.variance.map((v) => 100 * v), marker: { color: "#5fa2cc" },
+  draw("plot-variance", [{ type: "bar", x: factors, y: page.variance.map((v) => 100 * v),
+    marker: { color: factors.map((k) => (minor.includes(k) ? "#b9c0c7" : "#5fa2cc")) },
     hovertemplate: "factor %{x}: %{y:.2f} % of the variance<extra></extra>" }],
   { xaxis: axis("factor", { ...wholeTicks(factors), fixedrange: true, showgrid: false, zeroline: false }),
-    yaxis: axis("variance explained (%)", { rangemode: "tozero", fixedrange: true }) }, 270);
+    yaxis: axis("variance explained (%)", { rangemode: "tozero", fixedrange: true }) }, page.k?.length > 1 ? 360 : 270);
 });
 
 figure("plot-shared", () => {

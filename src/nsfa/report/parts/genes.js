@@ -9,7 +9,13 @@ function matcher(text) {
 }
 
 function fillFactors(select, text) {
-  range(nFactors).forEach((k) => addOption(select, k, text(k)));
+  major.forEach((k) => addOption(select, k, text(k)));
+  if (minor.length) {
+    const group = document.createElement("optgroup");
+    group.label = "minor factors";
+    minor.forEach((k) => addOption(group, k, text(k)));
+    select.append(group);
+  }
 }
 
 // each gene's place in the alphabet, GENE2 before GENE10; made when first asked for
@@ -54,7 +60,7 @@ const genes = {
     for (const control of [this.factor, this.rate, this.search]) control?.addEventListener("input", () => this.update());
     byId("gene-download").addEventListener("click", () => this.save(this.factor.value === ALL ? "all-factors" : `factor-${this.factor.value}`, this.table.order));
     byId("all-download").addEventListener("click", () => this.save("all-genes", range(lists.gene.length)));
-    document.querySelectorAll("#factor-table [data-factor]").forEach((button) => button.addEventListener("click", () => this.open(button.dataset.factor)));
+    document.querySelectorAll(".factor-table [data-factor]").forEach((button) => button.addEventListener("click", () => this.open(button.dataset.factor)));
     this.update();
   },
 

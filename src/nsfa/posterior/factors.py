@@ -1,0 +1,124 @@
+"""Can a factor be read? Each one is judged by itself: some are settled long before everything else agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nsfa.draws import Draw
+from nsfa.kernels import Bools, Floats, Ints
+from nsfa.posterior.diagnostics import TOO_FEW_DRAWS, ess_bulk, split_rhat
+
+SETTLED, UNSETTLED, SOME_CHAINS, NOT_JUDGED = "settled", "unsettled", "some chains", "not judged"
+# A chain has a factor that more than this share of its draws contain; a settled one is in the larger share of every
+# chain's: of those nearer to one half, another fit may find that fewer than half of its draws contain them.
+IN_CHAIN = 0.5
+LEAST_SUPPORT = 0.8
+# Every two chains' own mean loadings of a settled factor have at least this cosine.
+LEAST_AGREEMENT = 0.95
+# Limits of R-hat and effective draws for one factor: a picture of it needs less than the averages of all draws.
+FACTOR_RHAT, FACTOR_ESS = 1.1, 50.0
+
+# Some draws, their aligned loadings (D, draws, K) on the model's scale, and which factors they contain (draws, K).
+Block = tuple[Ints, Floats, Bools]
+
+
+class Traces(NamedTuple):
+    """What one pass over the aligned draws leaves of each factor.
+
+    Sums of its loadings per chain (chains, D, K); how often each loading is active (D, K); per draw (chains, draws, K),
+    whether the factor is there, its share of the variance, and its size, the number of features that use it.
+    """
+
+    sums: Floats
+    active: Ints
+    there: Bools
+    share: Floats
+    size: Ints
+
+
+@dataclass(frozen=True)
+class FactorChecks:
+    """How far the chains agree on each factor, and a word for it.
+
+    A factor is "settled" if every chain has it in at least 80 % of its draws, the chains' own mean loadings have a
+    cosine of at least 0.95, and its share of the variance and its size have an R-hat of at most 1.1 and 50 effective
+    draws or more. It is in "some chains" if some have it in half of their draws or fewer, and "unsettled" otherwise.
+    Previews, single chains and fewer than four draws are "not judged".
+
+    Attributes
+    ----------
+    verdict : tuple of str
+        One of the words above for each factor.
+    agreement : (K,)
+        The least cosine between the mean loadings of two chains that contain the factor.
+    rhat, ess : (K,)
+        The larger R-hat and the smaller effective sample size of its share and its size, 0 in draws without it.
+    """
+
+    verdict: tuple[str, ...]
+    agreement: Floats
+    rhat: Floats
+    ess: Floats
+
+    @property
+    def settled(self) -> int:
+        """Number of settled factors."""
+        return self.verdict.count(SETTLED)
+
+    def taken(self, order: Ints) -> FactorChecks:
+        """The same of the factors ``order``."""
+        words = tuple(self.verdict[k] for k in order)
+        return FactorChecks(words, self.agreement[order], self.rhat[order], self.ess[order])
+
+
+def trace_factors(draws: Sequence[Draw], n_chains: int, n_factors: int, aligned: Iterable[Block]) -> Traces:
+    """Gather the traces of all factors, block by block; blocks are in the order of the draws."""
+    n_draws, n_features = len(draws) // n_chains, draws[0].shape[0]
+    sums, active = np.zeros((n_chains, n_features, n_factors)), np.zeros((n_features, n_factors), dtype=np.int64)
+    there = np.zeros((len(draws), n_factors), dtype=np.bool_)
+    share, size = np.zeros(there.shape), np.zeros(there.shape, dtype=np.int64)
+    for block, g, found in aligned:
+        total = [draws[i].scalars["loading_power"] + (1.0 / draws[i].noise_precision).sum() for i in block]
+        there[block] = found
+        share[block] = np.einsum("dnk,dnk->nk", g, g) / np.array(total)[:, None]
+        nonzero = g != 0
+        size[block] = np.count_nonzero(nonzero, axis=0)
+        active += np.count_nonzero(nonzero, axis=1)
+        # a block may end in another chain than it began in
+        edges = np.flatnonzero(np.diff(block // n_draws)) + 1
+        for first, part in zip([0, *edges], np.split(g, edges, axis=1), strict=True):
+            sums[block[first] // n_draws] += part.sum(axis=1)
+    shape = (n_chains, n_draws, n_factors)
+    return Traces(sums, active, there.reshape(shape), share.reshape(shape), size.reshape(shape))
+
+
+def check_factors(traces: Traces, preview: bool = False) -> FactorChecks:
+    """Judge every factor by its traces. Cost O(K · draws log draws)."""
+    n_chains, n_draws, n_factors = traces.there.shape
+    pairs = [(traces.share[..., k], traces.size[..., k].astype(float)) for k in range(n_factors)]
+    rhat = np.array([max(map(split_rhat, pair)) for pair in pairs])
+    ess = np.array([min(map(ess_bulk, pair)) for pair in pairs])
+    agreement = _agreement(traces)
+    least = traces.there.mean(axis=1).min(axis=0, initial=1.0)
+    everywhere, often = least > IN_CHAIN, least >= LEAST_SUPPORT
+    agree = often & (agreement >= LEAST_AGREEMENT) & (rhat <= FACTOR_RHAT) & (ess >= FACTOR_ESS)
+    if preview or n_chains < 2 or n_draws < TOO_FEW_DRAWS:
+        words: Any = np.full(n_factors, NOT_JUDGED)
+    else:
+        words = np.where(~everywhere, SOME_CHAINS, np.where(agree, SETTLED, UNSETTLED))
+    return FactorChecks(tuple(words.tolist()), agreement, rhat, ess)
+
+
+def _agreement(traces: Traces) -> Floats:
+    """The least cosine between two chains' sums of loadings (K,), of those that contain the factor; 1 for one chain."""
+    out = np.ones(traces.there.shape[2])
+    for k in range(len(out)):
+        sums = traces.sums[traces.there[..., k].any(axis=1), :, k]
+        norm = np.linalg.norm(sums, axis=1)
+        if len(sums) > 1:
+            out[k] = (sums @ sums.T / np.maximum(np.outer(norm, norm), np.finfo(float).tiny)).min()
+    return out

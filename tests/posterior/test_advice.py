@@ -1,0 +1,56 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nsfa.chain import Length
+from nsfa.posterior.advice import advise
+from nsfa.posterior.diagnostics import diagnose
+
+
+def found(shape=(4, 500), apart=0.0):
+    """Diagnostics of chains that lie ``apart``."""
+    trace = np.random.default_rng(0).normal(size=shape)
+    return diagnose({"K": trace + apart * np.arange(shape[0])[:, None]})
+
+
+def test_chains_that_agree_need_no_advice():
+    assert advise(found(), Length(), 4, 500) is None
+
+
+@pytest.mark.parametrize(("made", "more"), [(3, 1000), (50, 1000), (500, 1000), (2000, 4000)])
+def test_chains_that_disagree_run_longer(made, more):
+    advice = advise(found((4, made), apart=3), Length(tune=300, draws=made), 4, made)
+    assert advice.draws == more and advice.again == {"tune": 600, "draws": made + more}
+    assert advice.for_command("out") == f"Run longer: nsfa resume out --draws {more}"
+    assert advice.for_python() == (
+        f"Run longer: fit again with tune=600 and draws={made + more}, or nsfa.resume(store, draws={more})."
+    )
+    assert f"{more} more draws per chain (nsfa resume), or fit again with tune=600" in advice.for_report()
+
+
+def test_rough_averages_need_as_many_draws_as_are_missing():
+    agreed = found()
+    for ess, times in ((90.0, 2), (34.0, 3), (1.0, 20)):
+        rough = replace(agreed, converged=False, table=(replace(agreed.table[0], ess_bulk=ess),))
+        advice = advise(rough, Length(), 4, 500)
+        assert advice.draws == (times - 1) * 500 and advice.again == {"draws": times * 500}
+
+
+def test_one_chain_needs_company():
+    advice = advise(found((1, 500)), Length(), 1, 500)
+    assert advice.for_python() == "Run several chains: fit again with chains=4."
+    assert advice.for_command("out") == "Run several chains: nsfa fit with --chains 4"
+    assert "fit again with chains=4. One chain has nothing to agree with." in advice.for_report()
+
+
+def test_a_preview_is_made_a_full_run():
+    advice = advise(found((4, 25)), Length(tune=50, draws=25, preview=True), 4, 25)
+    assert advice.for_command("out") == "Full run: nsfa resume out --draws 475"
+    assert "fit again with preview=False" in advice.for_python()
+
+
+def test_more_draws_do_not_mend_what_is_not_finite():
+    trace = np.random.default_rng(0).normal(size=(4, 500))
+    trace[0, 0] = np.nan
+    assert advise(diagnose({"K": trace}), Length(), 4, 500) is None
