@@ -77,6 +77,11 @@ class Observed:
         total = np.asarray(self.values.sum(axis=1)).ravel()
         return total if self.offset is None else total - self.offset * self.shape[1]
 
+    @cached_property
+    def absent(self) -> Any:
+        """Missing entries as the ones of a sparse array (D, N), for sums that leave them out; None where none is."""
+        return None if self.missing is None else sp.csr_array(self.missing.astype(np.float64))
+
     def to_user(self, values: Floats, power: int = 1) -> Floats:
         """Per modelled feature (D, ...) to per feature of the table (n_features, ...), in its units to the ``power``.
 

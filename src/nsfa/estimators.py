@@ -16,7 +16,7 @@ from nsfa.data import observe
 from nsfa.draws.store import Settings
 from nsfa.kernels import Floats, Ints
 from nsfa.model.presets import preset
-from nsfa.model.spec import ModelSpec, Priors, is_integer
+from nsfa.model.spec import NAMED_PRIORS, ModelSpec, Priors, is_integer
 from nsfa.posterior import Posterior
 from nsfa.runner import Monitor, check_count, fresh_seed, sample, worker_count
 from nsfa.saved import sample_stored
@@ -214,14 +214,13 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
 
 def resolve_priors(prior: Any) -> Priors:
-    """The priors named by ``prior``: "default", "paper", or a ``Priors`` object itself."""
+    """The priors named by ``prior``, a key of ``NAMED_PRIORS``, or a ``Priors`` object itself."""
     if isinstance(prior, Priors):
         return prior
-    if isinstance(prior, str) and prior == "default":
-        return Priors()
-    if isinstance(prior, str) and prior == "paper":
-        return Priors.paper()
-    raise ValueError(f"prior must be 'default', 'paper' or a Priors object. Got {prior!r}.")
+    if isinstance(prior, str) and prior in NAMED_PRIORS:
+        return NAMED_PRIORS[prior]
+    names = ", ".join(map(repr, NAMED_PRIORS))
+    raise ValueError(f"prior must be one of {names}, or a Priors object. Got {prior!r}.")
 
 
 def resolve_seed(random_state: Any) -> int:
@@ -257,7 +256,7 @@ class NSFA(_FactorModel):
     scale
         Divide each feature by its standard deviation ("feature"), all by a common one ("global"), or not (None).
     prior
-        "default", "paper", or a ``Priors`` object.
+        "default", "paper" (the paper's), "learned" (the default of former versions), or a ``Priors`` object.
     spike, birth_scale, sweep
         The birth proposal's π and s, and how rows are swept; see ``ModelSpec``.
     """

@@ -46,7 +46,7 @@ MARGINAL_PERIOD = 5
 ANNEALED = 100
 SHORT_TUNE = 100
 LEAST_PRECISION, MOST_PRECISION = 0.2, 100.0
-# After that, and until the middle of the warm-up, each so-manieth sweep begins without the factors that nothing asks for.
+# After that, until the middle of the warm-up, every so-many sweeps begin without the factors that nothing asks for.
 PRUNE_PERIOD = 10
 
 

@@ -20,8 +20,8 @@ class State:
     properties ``loadings`` (D, K), ``active`` (D, K) and ``scores`` (N, K) are views of the columns in use. Scores are
     stored samples × factors: the transpose of the paper's X.
 
-    ``loading_precision`` is 0-d when shared, (K,) per factor, (D, K) per element; where slabs are ``relative`` it counts
-    in units of the features' noise precisions. ``intercept`` (D,) are the features' means, None where they are held.
+    ``loading_precision`` is 0-d when shared, (K,) per factor, (D, K) per element; where slabs are ``relative`` it
+    counts in units of the features' noise precisions. ``intercept`` (D,) are the features' means, None where held.
     """
 
     n_factors: int
@@ -76,7 +76,7 @@ class State:
 
     @property
     def slab_rows(self) -> Floats:
-        """Precisions of the loadings themselves, (1, K) or (D, K): relative ones times the features' noise precisions."""
+        """Precisions of the loadings themselves, (1, K) or (D, K): relative ones times the noise precisions."""
         rows = self.precision_rows
         return rows * self.noise_precision[:, None] if self.relative else rows
 
@@ -87,7 +87,7 @@ class State:
         return self.active.sum(axis=1), square @ rows[0] if len(rows) == 1 else (square * rows).sum(axis=1)
 
     def noise_units(self, values: Floats, power: int = 1) -> Floats:
-        """Values (D, ...) in units of the features' noise, to the ``power``, where slabs are relative; else as they are."""
+        """Values (D, ...) in units of the features' noise, to the ``power``; as they are if slabs are not relative."""
         if not self.relative:
             return values
         unit = np.sqrt(self.noise_precision) ** power

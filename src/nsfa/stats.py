@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
 
 from nsfa.data import Observed
 from nsfa.kernels import Bools, Floats, Ints, Kernels, Projection, Rows
@@ -13,9 +12,9 @@ from nsfa.state import State
 class Stats:
     """S = XᵀX (K, K), T = Y X (D, K) and q = Σ y² (D,) of one chain, Y less its intercepts; N_d (D,) are the data's.
 
-    ``refresh`` must be called after the scores or the intercepts change and before anything conditions on them. ``residual`` (D,) is
-    Σ_n (y_dn − g_d·x_n)² over observed entries; the loadings' moves leave it behind at no cost, and it holds until the
-    loadings or the scores change.
+    ``refresh`` must be called after the scores or the intercepts change and before anything conditions on them.
+    ``residual`` (D,) is Σ_n (y_dn − μ_d − g_d·x_n)² over observed entries; the loadings' moves leave it behind at no
+    cost, and it holds until the loadings, the scores or the intercepts change.
     """
 
     def __init__(self, data: Observed, kernels: Kernels) -> None:
@@ -25,8 +24,6 @@ class Stats:
         self.cross: Floats = np.zeros((data.shape[0], 0))
         self._room: Floats = np.zeros(0)
         self._power = data.power
-        # which entries are missing, for sums over those that are not
-        self._missing = None if data.missing is None else sp.csr_array(data.missing.astype(np.float64))
         self.residual = data.power.copy()
         self.n_observed = float(data.count.sum())
         self.log_evidence = 0.0
@@ -60,7 +57,7 @@ class Stats:
     def score_sums(self, state: State) -> Floats:
         """Σ_n x_n over the samples observed for each feature: (1, K) where nothing is missing, else (D, K)."""
         total: Floats = state.scores.sum(axis=0)[None, :]
-        return total if self._missing is None else total - self._missing @ state.scores
+        return total if self.data.absent is None else total - self.data.absent @ state.scores
 
     def rows(self, state: State) -> Rows:
         """The loadings' problem, for the row kernels."""
@@ -77,20 +74,7 @@ class Stats:
 
     def projection(self, state: State) -> Projection:
         """The scores' problem, for the sample kernels. Cost O(D N K + D K²)."""
-        projection, information = self.kernels.project(self.data, state.loadings, state.noise_precision)
-        if state.intercept is not None:
-            weighted = (state.intercept * state.noise_precision)[:, None] * state.loadings
-            projection -= weighted.sum(axis=0)
-            if self._missing is not None:
-                projection += self._missing.T @ weighted
-        return Projection(
-            projection,
-            information,
-            state.loadings,
-            state.noise_precision,
-            self.data.pattern,
-            self.data.pattern_holes,
-        )
+        return project(self.data, state.loadings, state.noise_precision, state.intercept, self.kernels)
 
     def residuals(self, state: State, which: Ints | None = None, skip: Bools | None = None) -> Floats:
         """Residual sums of squares of the features ``which`` (all), leaving out the factors in ``skip`` (K,)."""
@@ -99,3 +83,16 @@ class Stats:
             return self.power[which]
         skip = np.zeros(state.n_factors, dtype=np.bool_) if skip is None else skip
         return self.kernels.residuals(state.loadings, state.active, self.rows(state), which, skip)
+
+
+def project(
+    data: Observed, loadings: Floats, noise_precision: Floats, intercept: Floats | None, kernels: Kernels
+) -> Projection:
+    """The problem of the samples' scores given all else; ``intercept`` is (D,), or None for zero. Cost O(D N K)."""
+    projection, information = kernels.project(data, loadings, noise_precision)
+    if intercept is not None:
+        weighted = (intercept * noise_precision)[:, None] * loadings
+        projection -= weighted.sum(axis=0)
+        if data.absent is not None:
+            projection += data.absent.T @ weighted
+    return Projection(projection, information, loadings, noise_precision, data.pattern, data.pattern_holes)

@@ -133,6 +133,13 @@ def test_models_come_back():
         assert codec.unpack_spec(json.loads(text)) == spec
 
 
+def test_models_of_earlier_versions_keep_their_priors():
+    tree = codec.pack_spec(ModelSpec(priors=Priors.learned()))
+    for name in ("relative", "intercept"):
+        del tree["priors"][name]
+    assert codec.unpack_spec(tree).priors == Priors.learned()
+
+
 def test_files_are_plain_npz_without_pickles(tmp_path):
     files.write_tree(tmp_path / "a.npz", {"x": np.arange(3.0), "y": [1, None, {"z": np.float64(2)}]})
     with np.load(tmp_path / "a.npz", allow_pickle=False) as members:

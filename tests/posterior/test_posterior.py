@@ -40,8 +40,9 @@ def test_density_of_missing_entries_is_the_conditional_gaussian(fitted):
     for draw in posterior.draws:
         covariance = draw.loadings() @ draw.loadings().T + np.diag(1 / draw.noise_precision.astype(float))
         both = np.r_[np.flatnonzero(seen), d]
-        joint = multivariate_normal(cov=covariance[np.ix_(both, both)]).logpdf(scaled[n, both])
-        densities.append(joint - multivariate_normal(cov=covariance[np.ix_(seen, seen)]).logpdf(scaled[n, seen]))
+        y = scaled[n] - draw.intercept
+        joint = multivariate_normal(cov=covariance[np.ix_(both, both)]).logpdf(y[both])
+        densities.append(joint - multivariate_normal(cov=covariance[np.ix_(seen, seen)]).logpdf(y[seen]))
     expected = np.log(np.mean(np.exp(densities))) - np.log(posterior.data.scale[d])
     assert got[3] == pytest.approx(expected, abs=1e-5)
 
@@ -106,7 +107,10 @@ def test_only_entries_the_fit_did_not_see_can_be_scored(where, sentence, fitted)
         (lambda: NSFA(tune=-1), "tune must be an int >= 0. Got -1"),
         (lambda: NSFA(thin=0), "thin must be an int >= 1. Got 0"),
         (lambda: NSFA(concentration=-1), "concentration must be a positive number"),
-        (lambda: NSFA(prior="flat"), "prior must be 'default', 'paper' or a Priors object. Got 'flat'"),
+        (
+            lambda: NSFA(prior="flat"),
+            "prior must be one of 'default', 'paper', 'learned', or a Priors object. Got 'flat'",
+        ),
         (lambda: NSFA(random_state="x"), "random_state must be None, an int"),
         (lambda: NSFA(scale="unit"), "scale must be"),
         (lambda: FA(50), r"n_components must be at most min\(n_samples, n_features\) = 30 for FA. Got 50"),

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -8,6 +10,7 @@ from nsfa import BFRM, NSFA
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
+from nsfa.posterior.predict import Entries, predictive_moments
 from nsfa.posterior.project import sample_moments
 
 
@@ -18,8 +21,10 @@ def fitted():
 
 
 @pytest.mark.parametrize("backend", ["numba", "reference"])
-def test_scores_and_density_of_one_draw_are_the_conditional_gaussian(rng, backend):
-    draw = draw_of(rng.normal(size=(6, 2)))
+@pytest.mark.parametrize("free_means", [False, True])
+def test_scores_and_density_of_one_draw_are_the_conditional_gaussian(rng, backend, free_means):
+    mu = rng.normal(size=6) if free_means else np.zeros(6)
+    draw = replace(draw_of(rng.normal(size=(6, 2))), intercept=mu if free_means else None)
     draw.noise_precision[:] = rng.gamma(3, 1, 6)
     table = rng.normal(size=(9, 6))
     data = observe(np.where(rng.random((9, 6)) < 0.3, np.nan, table))
@@ -27,12 +32,29 @@ def test_scores_and_density_of_one_draw_are_the_conditional_gaussian(rng, backen
     found = sample_moments(data, draw, get_kernels(backend))
     for n in range(9):
         seen = np.ones(6, bool) if data.missing is None else ~data.missing[:, n]
-        y = data.values[seen, n]
+        y = (data.values[:, n] - mu)[seen]
         covariance = (g @ g.T + noise)[np.ix_(seen, seen)]
         assert found.log_density[n] == pytest.approx(multivariate_normal(cov=covariance).logpdf(y), rel=1e-9)
         gain = g[seen].T @ np.linalg.inv(covariance)
         np.testing.assert_allclose(found.mean[n], gain @ y, rtol=1e-8)
         np.testing.assert_allclose(found.variance[n], np.diag(np.eye(2) - gain @ g[seen]), rtol=1e-7)
+
+
+@pytest.mark.parametrize("factors", [0, 2])
+def test_predictions_of_one_draw_are_about_its_means(rng, factors):
+    draw = replace(draw_of(rng.normal(size=(6, factors))), intercept=rng.normal(size=6))
+    data = observe(np.where(rng.random((9, 6)) < 0.3, np.nan, rng.normal(size=(9, 6))))
+    row, sample = np.nonzero(data.missing)
+    order = np.lexsort((row, sample))
+    entries = Entries(sample[order], row[order])
+    (found,) = predictive_moments(data, [draw], entries, get_kernels(), fitted=True)
+    g, covariance = draw.loadings(), draw.loadings() @ draw.loadings().T + np.diag(1 / draw.noise_precision)
+    for i, (n, d) in enumerate(zip(*entries, strict=True)):
+        seen = ~data.missing[:, n]
+        gain = g[d] @ g[seen].T @ np.linalg.inv(covariance[np.ix_(seen, seen)])
+        y = (data.values[:, n] - draw.intercept)[seen]
+        assert found.mean[i] == pytest.approx(draw.intercept[d] + gain @ y)
+        assert found.variance[i] == pytest.approx(covariance[d, d] - gain @ g[seen] @ g[d])
 
 
 def test_sparse_and_dense_new_samples_agree(fitted):

@@ -46,6 +46,7 @@ class Prior(StrEnum):
 
     default = "default"
     paper = "paper"
+    learned = "learned"
 
 
 def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
@@ -87,7 +88,7 @@ class ModelOptions:
     scale: Annotated[Scale, _option(MODEL, "Divide by each gene's standard deviation, a common one, or not.")] = (
         Scale.feature
     )
-    prior: Annotated[Prior, _option(MODEL, "The default hyperparameters, or those of the paper.")] = Prior.default
+    prior: Annotated[Prior, _option(MODEL, "The default priors, the paper's, or former ones.")] = Prior.default
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,7 @@ def _replicate(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
         elif draw.n_factors:
             kernels.draw_scores(project(data, draw, kernels), scores, fresh_key(rng))
         noise = rng.standard_normal(data.shape) / np.sqrt(draw.noise_precision)[:, None]
-        return _to_user(posterior, draw.loadings() @ scores.T + noise)
+        mean = 0.0 if draw.intercept is None else draw.intercept[:, None]
+        return _to_user(posterior, mean + draw.loadings() @ scores.T + noise)
 
     return one

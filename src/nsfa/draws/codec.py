@@ -95,8 +95,9 @@ def pack_spec(spec: ModelSpec) -> dict[str, Any]:
 
 
 def unpack_spec(tree: dict[str, Any]) -> ModelSpec:
-    """The model of ``pack_spec``."""
-    return ModelSpec(**{**tree, "priors": Priors(**{name: _prior(value) for name, value in tree["priors"].items()})})
+    """The model of ``pack_spec``; what earlier versions did not have is off."""
+    priors = {"relative": False, "intercept": False} | {name: _prior(value) for name, value in tree["priors"].items()}
+    return ModelSpec(**{**tree, "priors": Priors(**priors)})
 
 
 def _prior(value: Any) -> Any:

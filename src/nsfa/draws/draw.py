@@ -32,7 +32,7 @@ class Draw:
     the active ones, row by row. They are single precision; in draws with more than 50,000 of them, 16-bit integers
     times the factor's ``step``, a rounding of at most 1/65,534 of the factor's largest loading; with more than 120,000,
     8-bit integers, at most 1/254: still far below posterior standard deviations. Scores are kept only where they cannot
-    be integrated out (Dirichlet-process scores).
+    be integrated out (Dirichlet-process scores), ``intercept`` (D,) where the features' means are drawn.
     """
 
     shape: tuple[int, int]
@@ -43,6 +43,7 @@ class Draw:
     loading_precision: Floats
     scalars: dict[str, float]
     scores: NDArray[np.float32] | None = None
+    intercept: Floats | None = None
 
     @property
     def n_factors(self) -> int:
@@ -95,6 +96,7 @@ def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -
         loading_precision=precision.copy() if precision.ndim < 2 else np.zeros(0),
         scalars=every,
         scores=state.scores.astype(np.float32) if keep_scores else None,
+        intercept=None if state.intercept is None else state.intercept.copy(),
     )
 
 

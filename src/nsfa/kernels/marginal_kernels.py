@@ -202,7 +202,7 @@ def _draw_entries(d, problem, moments, out, v, residual, key, words):
 
 @inline
 def _with_slabs(d, problem, before):
-    """Shape and rate of feature d's noise precision given its loadings, whose relative slabs were those of ``before``."""
+    """Shape and rate of feature d's noise precision given its loadings; relative slabs were those of ``before``."""
     shape, rate = problem.noise_prior
     if problem.relative:
         square = 0.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Factor:
-    """A factor of two features: they, loadings (2,), scores (N,), slab precision, its place in the list it came from."""
+    """A factor of two features: they, loadings (2,), scores (N,), slab precision, its place in its list."""
 
     feature: tuple[int, int]
     loading: Floats
@@ -36,7 +36,8 @@ class _Factor:
     def count_slabs(self, sign: int, problem: Doublets) -> None:
         """Add its relative slabs, or take them away, where they bear on its features' noise."""
         if problem.relative:
-            problem.noise_prior[:, list(self.feature)] += 0.5 * sign * np.array([[1, 1], self.precision * self.loading**2])
+            weight = np.array([[1, 1], self.precision * self.loading**2])
+            problem.noise_prior[:, list(self.feature)] += 0.5 * sign * weight
 
 
 def doublets(problem: Doublets, attempts: int, key: int) -> Doubled:

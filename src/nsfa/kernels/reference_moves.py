@@ -177,7 +177,8 @@ def log_split_ratio(g: float, variance: float, number: int, weight: tuple[float,
         if shape
         else distributions.norm(0, unit * rate**-0.5)
     )
-    noise = distributions.invgamma(problem.noise_prior[0] + 0.5 * weight[0], scale=problem.noise_prior[1] + 0.5 * weight[1])
+    shape, scale = (prior + 0.5 * more for prior, more in zip(problem.noise_prior, weight, strict=True))
+    noise = distributions.invgamma(shape, scale=scale)
     whole = variance + g**2
     prior = np.log(problem.rate) + slab.logpdf(g) + noise.logpdf(variance) - noise.logpdf(whole)
     # the proposal has density |g|/ψ; the way back picks one of n + 1

@@ -113,6 +113,9 @@ class Priors:
                 raise ValueError(f"priors.sparsity[1] must lie between 0 and 1. Got {self.sparsity[1]!r}.")
 
 
+NAMED_PRIORS = {"default": Priors(), "paper": Priors.paper(), "learned": Priors.learned()}
+
+
 @dataclass(frozen=True)
 class ModelSpec:
     """One factor model: which prior the pattern, the slab, the noise and the scores have.

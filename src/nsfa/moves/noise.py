@@ -35,7 +35,7 @@ def update_noise_isotropic(state: State, stats: Stats, spec: ModelSpec, rng: Gen
 
 
 def evidence(state: State, stats: Stats) -> tuple[Floats, Floats]:
-    """How many numbers bear on each feature's noise (D,), and their sum of squares: residuals, and relative loadings."""
+    """How many numbers bear on each feature's noise (D,), and their squares' sum: residuals, relative loadings."""
     if not state.relative:
         return stats.count, stats.residual
     number, square = state.slab_weight

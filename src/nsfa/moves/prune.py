@@ -16,8 +16,8 @@ _ROUNDS = 5
 def prune(state: State, stats: Stats, spec: ModelSpec) -> None:
     """Drop factors one by one, the least needed first, while one is worth less than nothing.
 
-    A weak factor that a dense start left on thousands of features loses them by a random walk of as many sweeps. Changes
-    the state and the statistics. Cost O(D K) for each that goes, and a refresh.
+    A weak factor that a dense start left on thousands of features loses them by a random walk of as many sweeps.
+    Changes the state and the statistics. Cost O(D K²) for each that goes, and a refresh.
     """
     before = state.n_factors
     while state.n_factors:

@@ -17,8 +17,8 @@ def update_scale(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Gen
 
     log p(t) = (N − m_k) t − ½ ‖x_k‖² e²ᵗ − (c + m_k/2) log(d + ½ ‖g_k‖² e⁻²ᵗ), the factor's slab precision integrated
     out: it must be drawn before anything conditions on it. A shared precision, or one per loading, is held fixed:
-    then the last term is −½ Σ λ g² e⁻²ᵗ. Relative slabs have g √τ for g. Changes ``scores``, ``loadings`` and, with them,
-    the statistics. Cost O((D + N) K).
+    then the last term is −½ Σ λ g² e⁻²ᵗ. Relative slabs have g √τ for g. Changes ``scores``, ``loadings`` and, with
+    them, the statistics. Cost O((D + N) K).
     """
     if state.n_factors == 0:
         return

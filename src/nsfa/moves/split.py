@@ -22,9 +22,9 @@ def update_split(state: State, stats: Stats, spec: ModelSpec, rng: Generator) ->
 
     Each feature tries, with probability ½ each, a birth, g² = uψ with u uniform and an even sign, ψ′ = ψ − g²; or the
     death of one of its n own factors, ψ′ = ψ + g². Neither changes the likelihood, so the ratio of a birth is
-    γ/(n+1) · t(g) · p(ψ′)/p(ψ) · ψ/|g|, t the slab with its precision integrated out. Where slabs are relative, t is that
-    of g/√ψ′ over √ψ′, and p includes the feature's other loadings. The scores of new factors are not set: the scores
-    must be drawn before anything conditions on them.
+    γ/(n+1) · t(g) · p(ψ′)/p(ψ) · ψ/|g|, t the slab with its precision integrated out. Where slabs are relative, t is
+    that of g/√ψ′ over √ψ′, and p includes the feature's other loadings. The scores of new factors are not set: the
+    scores must be drawn before anything conditions on them.
     Changes ``loadings``, ``active``, ``usage``, ``loading_precision``, ``noise_precision``, K. Cost O(D).
     """
     if state.loading_precision.ndim:

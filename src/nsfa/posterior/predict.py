@@ -34,7 +34,7 @@ class Moments(NamedTuple):
 def predictive_moments(
     data: Observed, draws: Iterable[Draw], entries: Entries, kernels: Kernels, fitted: bool
 ) -> Iterator[Moments]:
-    """For each draw, y_dn | observed entries of sample n ~ N(g_d·E[x_n], g_dᵀ Cov[x_n] g_d + 1/τ_d).
+    """For each draw, y_dn | observed entries of sample n ~ N(μ_d + g_d·E[x_n], g_dᵀ Cov[x_n] g_d + 1/τ_d).
 
     Integrating the scores out given (G, τ) gives the same predictive density as averaging over drawn scores, with less
     Monte Carlo error. Dirichlet-process scores are part of the draw: those of a ``fitted`` table are used as they are,
@@ -42,17 +42,18 @@ def predictive_moments(
     """
     for draw in draws:
         noise = 1.0 / draw.noise_precision[entries.row]
+        center = np.zeros(len(noise)) if draw.intercept is None else draw.intercept[entries.row]
         if draw.n_factors == 0:
-            yield Moments(np.zeros(len(noise)), noise)
+            yield Moments(center, noise)
         elif draw.scores is not None and fitted:
             mean = np.einsum("ik,ik->i", draw.loadings()[entries.row], draw.scores[entries.sample])
-            yield Moments(mean, noise)
+            yield Moments(center + mean, noise)
         else:
             problem = project(data, draw, kernels)
             mean, variance = kernels.predict(problem, entries.sample, entries.row)
             if draw.scores is not None:
                 mean, variance = _over_clusters(problem, draw, entries, Moments(mean, variance), kernels)
-            yield Moments(mean, variance + noise)
+            yield Moments(center + mean, variance + noise)
 
 
 def summarise(moments: Iterable[Moments], n_draws: int, level: float | None) -> list[Floats]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
+from nsfa import stats
 from nsfa.data import Observed
 from nsfa.draws import Draw
 from nsfa.kernels import Floats, Kernels, Projection
@@ -25,17 +26,16 @@ def project(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | Non
     """The samples' problem under one draw, its loadings rotated if so asked."""
     loadings, tau = draw.loadings(), draw.noise_precision
     loadings = loadings if rotation is None else loadings @ rotation
-    projection, information = kernels.project(data, loadings, tau)
-    return Projection(projection, information, loadings, tau, data.pattern, data.pattern_holes)
+    return stats.project(data, loadings, tau, draw.intercept, kernels)
 
 
 def sample_moments(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None) -> SampleMoments:
-    """Scores given each sample's observed entries: x_n ~ N(Λ_n⁻¹ a_n, Λ_n⁻¹), and log N(y_n; 0, GGᵀ + Ψ).
+    """Scores given each sample's observed entries: x_n ~ N(Λ_n⁻¹ a_n, Λ_n⁻¹), and log N(y_n; μ, GGᵀ + Ψ).
 
     Densities are on the model's scale. With Dirichlet-process scores a sample joins one of the draw's clusters or has
     scores of its own, with the urn's probabilities.
     """
-    base = noise_log_density(data, draw.noise_precision)
+    base = noise_log_density(data, draw.noise_precision, draw.intercept)
     n_samples = data.shape[1]
     if draw.n_factors == 0:
         return SampleMoments(np.zeros((n_samples, 0)), np.zeros((n_samples, 0)), base)
@@ -46,16 +46,21 @@ def sample_moments(data: Observed, draw: Draw, kernels: Kernels, rotation: Float
     return SampleMoments(alone.mean, alone.variance, base + alone.log_density)
 
 
-def noise_log_density(data: Observed, tau: Floats) -> Floats:
-    """Log density of every sample's observed entries if all were noise (N,)."""
-    log_tau = np.log(tau) - LOG_2PI
+def noise_log_density(data: Observed, tau: Floats, intercept: Floats | None = None) -> Floats:
+    """Log density of every sample's observed entries if all were noise about the features' means (N,)."""
+    mu = np.zeros(len(tau)) if intercept is None else intercept
     if data.offset is not None:
-        # Σ τ (v − offset)² without making v dense
-        square = data.values.multiply(data.values).T @ tau - 2.0 * (data.values.T @ (tau * data.offset))
-        return np.asarray(0.5 * (log_tau.sum() - square - tau @ data.offset**2))
-    power = np.einsum("dn,dn,d->n", data.values, data.values, tau)
-    total = np.full(data.shape[1], log_tau.sum()) if data.missing is None else log_tau @ ~data.missing
-    out: Floats = 0.5 * (total - power)
+        # Σ τ (v − offset − μ)² without making v dense
+        mu = data.offset + mu
+        square = data.values.multiply(data.values).T @ tau - 2.0 * (data.values.T @ (tau * mu))
+    else:
+        square = np.einsum("dn,dn,d->n", data.values, data.values, tau) - 2.0 * (tau * mu) @ data.values
+    # missing values are zero: only what does not depend on them is too much
+    constant = np.log(tau) - LOG_2PI - tau * mu**2
+    total = np.full(data.shape[1], constant.sum())
+    if data.absent is not None:
+        total -= data.absent.T @ constant
+    out: Floats = 0.5 * (total - square)
     return out
 
 

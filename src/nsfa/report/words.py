@@ -11,6 +11,7 @@ from nsfa import __version__
 from nsfa.draws.draw import SUBSTANTIAL
 from nsfa.kernels import Ints
 from nsfa.model import Priors
+from nsfa.model.spec import NAMED_PRIORS
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import Diagnostics, settled_words
@@ -194,8 +195,7 @@ def _kept(n: int) -> str:
 
 
 def _priors(priors: Priors) -> str:
-    known = {Priors(): "default", Priors.paper(): "the paper's"}
-    return known.get(priors, str(priors))
+    return next((name for name, known in NAMED_PRIORS.items() if known == priors), str(priors))
 
 
 def settings_table(posterior: Posterior, settings: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -1,0 +1,148 @@
+"""What a default fit finds where the answer is known: ``NSFA_DATA_DIR=… python -m benchmarks.controls``.
+
+    python -m benchmarks.controls [--only TEXT ...] [--seed 0] [-o DIRECTORY]
+
+Tables of noise, of planted factors, and real ones whose genes were shuffled, genes × samples. A row says how many
+factors a draw has (K), how many of five genes or more (``substantial``; ``per start``, the same for each chain, which
+start with a quarter, none, a half and an eighth of the factors a table can have), how many are in the consensus, how
+many of these have five genes or more, of those how many are false, and how many true ones are missed, at |cosine| 0.9.
+Real tables are left out where there are no files. With ``-o`` the rows are kept in controls.csv there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
+
+from nsfa import NSFA
+from nsfa.datasets import fetch_breast, fetch_prostate
+from nsfa.metrics import match_factors
+
+SHAPES = ((100, 100), (1000, 50), (2500, 20), (2500, 108), (500, 1000), (12558, 108))
+PLANTED = 10
+FOUND = 0.9
+
+
+class Control(NamedTuple):
+    """A table (samples × genes), its true loadings (genes × factors) if one can tell, and how many factors it has."""
+
+    X: np.ndarray
+    loadings: np.ndarray | None
+    n_factors: int
+
+
+def noise(shape: tuple[int, int], seed: int, degrees: float = np.inf) -> Control:
+    """Nothing but noise, Gaussian or Student's t."""
+    rng = np.random.default_rng([seed, *shape])
+    size = shape[::-1]
+    X = rng.standard_normal(size) if np.isinf(degrees) else rng.standard_t(degrees, size)
+    return Control(X, np.zeros((shape[0], 0)), 0)
+
+
+def planted(shape: tuple[int, int], seed: int) -> Control:
+    """Ten factors, each on a twentieth of the genes, but ten at least; loadings and noise of variance one."""
+    rng = np.random.default_rng([seed, *shape, 1])
+    n_genes, n_samples = shape
+    loadings = np.zeros((n_genes, PLANTED))
+    for k in range(PLANTED):
+        own = rng.choice(n_genes, max(n_genes // 20, 10), replace=False)
+        loadings[own, k] = rng.standard_normal(len(own))
+    X = rng.standard_normal((n_samples, PLANTED)) @ loadings.T + rng.standard_normal((n_samples, n_genes))
+    return Control(X, loadings, PLANTED)
+
+
+def shuffled(X: np.ndarray, seed: int) -> Control:
+    """A table each of whose genes had its values shuffled: what genes share is gone, their distributions are not."""
+    return Control(np.random.default_rng(seed).permuted(X, axis=0), np.zeros((X.shape[1], 0)), 0)
+
+
+def low_rank(X: np.ndarray, seed: int, rank: int = 20) -> Control:
+    """A scaled table's best approximation by dense factors, and Gaussian noise of each gene's residual variance."""
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    u, s, v = np.linalg.svd(Z, full_matrices=False)
+    fit = (u[:, :rank] * s[:rank]) @ v[:rank]
+    error = np.random.default_rng(seed).standard_normal(Z.shape) * (Z - fit).std(axis=0)
+    return Control(fit + error, None, rank)
+
+
+def tables(seed: int) -> Iterator[tuple[str, Callable[[], Control]]]:
+    """Names of all controls, and how to make each."""
+    for shape in SHAPES:
+        size = f"{shape[0]} × {shape[1]}"
+        yield f"noise {size}", lambda shape=shape: noise(shape, seed)
+        yield f"t noise {size}", lambda shape=shape: noise(shape, seed, degrees=4.0)
+        yield f"planted {size}", lambda shape=shape: planted(shape, seed)
+    yield "shuffled breast 226 × 251", lambda: shuffled(fetch_breast().X, seed)
+    yield "shuffled prostate 12558 × 108", lambda: shuffled(fetch_prostate().X, seed)
+    yield "rank 20 prostate 12558 × 108", lambda: low_rank(fetch_prostate().X, seed)
+
+
+def row(name: str, control: Control, seed: int, **settings: object) -> dict[str, object]:
+    """Fit a control and say what was found."""
+    started = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        posterior = NSFA(random_state=seed, **settings).fit(control.X).posterior_
+    consensus = posterior.consensus()
+    found = posterior.diagnostics()
+    substantial = posterior.n_substantial.mean(axis=1)
+    large = np.flatnonzero(consensus.sizes >= 5)
+    out: dict[str, object] = {
+        "table": name,
+        "seed": seed,
+        "truth": control.n_factors,
+        "K": round(float(posterior.n_components.mean()), 1),
+        "substantial": round(float(substantial.mean()), 2),
+        "per start": " ".join(f"{value:.1f}" for value in substantial),
+        "consensus": consensus.n_factors,
+        "with >= 5 genes": len(large),
+        "false": "",
+        "missed": "",
+        "settled": found.settled,
+        "worst R-hat": round(max(d.rhat for d in found.table), 3),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    if control.loadings is not None:
+        hits = 0
+        if control.n_factors and len(large):
+            hits = int((np.abs(match_factors(control.loadings, consensus.loadings[:, large])[2]) > FOUND).sum())
+        # in a table of nothing, factors of any size are false
+        out["false"] = (len(large) if control.n_factors else consensus.n_factors) - hits
+        out["missed"] = control.n_factors - hits
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="*", default=[""], help="controls whose names contain one of these")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--out", type=Path, help="keep the rows in this folder")
+    arguments = parser.parse_args()
+    path = arguments.out and arguments.out / "controls.csv"
+    for name, make in tables(arguments.seed):
+        if not any(part in f"{name} " for part in arguments.only):
+            continue
+        try:
+            control = make()
+        except FileNotFoundError as error:
+            print(f"{name}: left out: {error}", flush=True)
+            continue
+        new = row(name, control, arguments.seed)
+        print(", ".join(f"{key} {value}" for key, value in new.items()), flush=True)
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rows = pd.read_csv(path, dtype=str).to_dict("records") if path.exists() else []
+            rows = [old for old in rows if (old["table"], int(old["seed"])) != (name, arguments.seed)]
+            pd.DataFrame([*rows, new]).to_csv(path, index=False)
+
+
+if __name__ == "__main__":
+    main()
