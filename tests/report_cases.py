@@ -38,6 +38,8 @@ def consensus_of(rng, n_factors, n_samples, names, chains=4, density=0.1, model=
         else np.where(rng.random(shape) < density, rng.beta(8, 0.5, shape), rng.beta(0.5, 15, shape))
     )
     loadings *= 1.0 if dense else inclusion
+    # about half of what is certainly there is strong
+    relevance = inclusion * rng.beta(0.3, 0.3, shape)
     variance = np.sort(rng.gamma(1.0, size=n_factors))[::-1]
     return Consensus(
         loadings=loadings,
@@ -45,6 +47,7 @@ def consensus_of(rng, n_factors, n_samples, names, chains=4, density=0.1, model=
         upper=loadings + 0.3,
         level=0.9,
         inclusion=inclusion,
+        relevance=relevance,
         support=rng.uniform(0.8, 1.0, n_factors),
         chain_support=rng.uniform(0.7, 1.0, (chains, n_factors)),
         variance_explained=0.8 * variance / max(variance.sum(), 1e-9),

@@ -1,24 +1,28 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import fisher_exact, mannwhitneyu
 
-from nsfa.enrichment import enrich, read_gmt
+from nsfa.enrichment import best_sets, enrich, enrich_both, read_gmt
 from nsfa.posterior.consensus import Consensus
 
 COMMON = ["factor", "gene_set", "overlap", "set_size", "list_size", "direction", "p", "fdr", "genes"]
 
 
-def consensus(loadings, inclusion=None, names=None):
-    """Consensus factors with given loadings; by default a loading is certainly active where it is not zero."""
+def consensus(loadings, inclusion=None, names=None, relevance=None):
+    """Consensus factors with given loadings; by default one that is not zero is certainly active, and in the core."""
     loadings = np.asarray(loadings, dtype=float)
+    inclusion = (loadings != 0).astype(float) if inclusion is None else inclusion
     D, K = loadings.shape
     return Consensus(
         loadings=loadings,
         lower=loadings,
         upper=loadings,
         level=0.9,
-        inclusion=(loadings != 0).astype(float) if inclusion is None else inclusion,
+        inclusion=inclusion,
+        relevance=inclusion if relevance is None else relevance,
         support=np.ones(K),
         chain_support=np.ones((1, K)),
         variance_explained=np.full(K, 0.1),
@@ -204,6 +208,59 @@ def test_factors_without_genes_are_not_tested(two_factors):
     assert set(enrich(lost, {"s": genes(0, 1, 2)}, method="rank").factor) == {0, 1}
 
 
+def test_the_list_is_the_core_unless_every_gene_is_asked_for(two_factors):
+    core = consensus(two_factors.loadings, relevance=np.where(np.abs(two_factors.loadings) > 1.9, 1.0, 0.0))
+    sets = {"s": genes(0, 1, 2, 3, 4, 10)}
+    for method in ("hypergeometric", "rank"):
+        row, whole = (enrich(core, sets, method=method, **given).iloc[0] for given in ({}, {"effect": 0}))
+        assert (row.list_size, row.genes) == (3, "g0,g1,g2")
+        assert (whole.list_size, whole.genes) == (6, "g0,g1,g2,g3,g4")
+
+
+class TestBoth:
+    def test_rows_are_those_of_both_methods(self, two_factors):
+        sets = {f"s{i}": genes(i, i + 1, i + 2, i + 3) for i in range(10)}
+        two_factors = replace(two_factors, relevance=np.where(np.abs(two_factors.loadings) > 1.9, 1.0, 0.0))
+        table = enrich_both(two_factors, sets)
+        assert list(table.columns) == ["method", *COMMON[:5], "odds_ratio", "score", *COMMON[5:]]
+        for method, other in (("hypergeometric", "score"), ("rank", "odds_ratio")):
+            own = table[table.method == method].drop(columns=["method", other]).reset_index(drop=True)
+            pd.testing.assert_frame_equal(own, enrich(two_factors, sets, method=method))
+            assert table[table.method == method][other].isna().all()
+        assert (table.factor.diff().dropna() >= 0).all()
+
+    def test_the_best_set_of_each_factor(self, two_factors):
+        sets = {"first": genes(0, 1, 2, 3, 4, 5), "second": genes(10, 11, 12, 13), "any": genes(1, 7, 12, 18)}
+        table = enrich_both(two_factors, sets)
+        best = best_sets(table)
+        assert best.gene_set.tolist() == ["first", "second"] and best.index.tolist() == [0, 1]
+        np.testing.assert_array_equal(best.fdr, table.groupby("factor").fdr.min())
+
+    @pytest.mark.parametrize(
+        ("factors", "sets", "rows"),
+        [
+            (np.ones((6, 0)), {"s": genes(0, 1, 2)}, 0),
+            (np.eye(6)[:, :1], {"s": genes(0, 1, 2)}, 2),
+            (np.zeros((6, 1)), {"s": genes(0, 1, 2)}, 1),
+            (np.eye(6)[:, :1], {"s": genes(0, 1, 2, 77), "lost": genes(77, 78, 79)}, 2),
+            (np.eye(6)[:, :1], {}, 0),
+            (np.eye(6)[:, :1], {"s": []}, 0),
+        ],
+        ids=["no factors", "one factor", "empty list", "absent genes", "no sets", "empty set"],
+    )
+    def test_little_or_nothing_to_test(self, factors, sets, rows):
+        table = enrich_both(consensus(factors), sets)
+        full = enrich_both(consensus(np.eye(6)), {"s": genes(0, 1, 2)})
+        assert len(table) == rows and list(table.columns) == list(full.columns)
+        assert (table.dtypes == full.dtypes).all() and set(table.gene_set) <= {"s"}
+        assert len(best_sets(table)) == min(rows, 1)
+
+    def test_unknown_genes_are_told_once(self, two_factors):
+        with pytest.warns(UserWarning, match="check that both use the same kind of name") as told:
+            assert len(enrich_both(two_factors, {"s": ["ENSG1", "ENSG2", "ENSG3"]})) == 0
+        assert len(told) == 1 and told[0].filename == __file__
+
+
 def test_features_of_one_name_all_count():
     factors = consensus(np.r_[np.ones(3), np.zeros(7)][:, None], names=["A", "A", "B", *"CDEFGHI"])
     row = enrich(factors, {"s": ["A", "B"]}).iloc[0]
@@ -217,6 +274,7 @@ def test_features_of_one_name_all_count():
         ({"min_size": 0}, "min_size must be an int >= 1. Got 0"),
         ({"max_size": 2}, "max_size must be None or an int >= min_size = 3. Got 2"),
         ({"fdr": 1.5}, "fdr must lie between 0 and 1. Got 1.5"),
+        ({"effect": 5}, "effect must be a share of the variance, at least 0 and below 1. Got 5; 5 % is 0.05."),
         ({"gene_sets": [["a"]]}, "gene_sets must be a dict of names and genes, or the path of a GMT file. Got list"),
         ({"gene_sets": {"s": "TP53"}}, r"Got the text 'TP53' for 's'; use \['TP53'\]"),
     ],

@@ -34,6 +34,7 @@ def fake(n_factors, n_features=100, n_samples=60, n_chains=4, names=None):
         upper=loadings + 0.2,
         level=0.9,
         inclusion=inclusion,
+        relevance=np.where(np.abs(loadings) > 0.5, inclusion, 0.0),
         support=chain_support.mean(axis=0),
         chain_support=chain_support,
         variance_explained=0.7 * share / max(share.sum(), 1e-9),
@@ -261,6 +262,7 @@ def test_order_of_rows():
 
 def test_top_features_show_mean_interval_and_certainty():
     consensus = fake(3)
+    consensus.relevance[:, 1] = np.arange(100) < 4
     ax = pl.top_features(consensus, 1, n=7)
     top = np.argsort(-np.abs(consensus.loadings[:, 1]))[:7]
     assert [t.get_text() for t in ax.get_yticklabels()] == [f"GENE{d}" for d in top]
@@ -273,6 +275,8 @@ def test_top_features_show_mean_interval_and_certainty():
     low, high = ax.get_ylim()
     assert low > high, "the largest stands on top"
     assert "90 %" in ax.get_xlabel()
+    core, every = len(consensus.genes(1)), len(consensus.genes(1, effect=0))
+    assert core == 4 != every and f"({every} at 5 % FDR, {core} core)" in ax.get_title(loc="left")
 
 
 def test_names_are_shortened_and_are_no_formulas():
@@ -351,7 +355,7 @@ def test_inclusion_curves_fall_and_end_at_the_discovery_cut(n_factors, n_feature
     curves = [line for line in ax.lines if len(line.get_xdata()) == n_features]
     assert len(curves) == n_factors
     cuts = [line for line in ax.lines if len(line.get_xdata()) == 1]
-    sizes = [len(consensus.genes(k)) for k in range(n_factors)]
+    sizes = [len(consensus.genes(k, effect=0)) for k in range(n_factors)]
     assert [int(c.get_xdata()[0]) for c in cuts] == [size for size in sizes if size]
     for k, curve in enumerate(curves):
         np.testing.assert_array_equal(curve.get_ydata(), np.sort(consensus.inclusion[:, k])[::-1])

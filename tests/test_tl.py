@@ -69,6 +69,8 @@ class TestFit:
         np.testing.assert_array_equal(adata.obsm["X_nsfa"], consensus.scores)
         np.testing.assert_array_equal(adata.varm["nsfa_loadings"], consensus.loadings)
         np.testing.assert_array_equal(adata.varm["nsfa_pip"], consensus.inclusion)
+        np.testing.assert_array_equal(adata.varm["nsfa_relevance"], consensus.relevance)
+        assert 0 < consensus.relevance.sum() < consensus.inclusion.sum()
         np.testing.assert_array_equal(adata.uns["nsfa"]["support"], consensus.support)
         assert adata.uns["nsfa"]["diagnostics"]["verdict"] == plain.posterior_.diagnostics().verdict
         assert model.posterior_.consensus().feature_names[:2] == ("g0", "g1")
@@ -101,7 +103,7 @@ class TestFit:
         adata.write_h5ad(tmp_path / "a.h5ad")
         back = anndata.read_h5ad(tmp_path / "a.h5ad")
         assert same(adata.uns["nsfa"], back.uns["nsfa"])
-        for name in ("nsfa_loadings", "nsfa_pip"):
+        for name in ("nsfa_loadings", "nsfa_pip", "nsfa_relevance"):
             np.testing.assert_array_equal(back.varm[name], adata.varm[name])
         np.testing.assert_array_equal(back.obsm["X_nsfa"], adata.obsm["X_nsfa"])
 
@@ -296,11 +298,22 @@ class TestEnrich:
         adata, model = fitted[0].copy(), fitted[1]
         sets = {f"s{i}": [f"g{j}" for j in range(i, i + 5)] for i in range(15)}
         for method in ("hypergeometric", "rank"):
-            expected = enrich(model.posterior_.consensus(), sets, method=method, min_size=4)
-            assert len(expected) > 0
-            got = tl.enrich(adata, sets, method=method, min_size=4, key_added=method)
-            pd.testing.assert_frame_equal(got, expected)
-            pd.testing.assert_frame_equal(adata.uns["nsfa"][method], expected)
+            for effect in (0, 0.05):
+                expected = enrich(model.posterior_.consensus(), sets, method=method, min_size=4, effect=effect)
+                assert len(expected) > 0
+                got = tl.enrich(adata, sets, method=method, min_size=4, effect=effect, key_added=method)
+                pd.testing.assert_frame_equal(got, expected)
+                pd.testing.assert_frame_equal(adata.uns["nsfa"][method], expected)
+
+    def test_other_effects_need_the_draws(self, fitted):
+        with pytest.raises(ValueError, match="effect must be 0 or 0.05 where there are no draws"):
+            tl.enrich(fitted[0].copy(), {"s": ["g0", "g1", "g2"]}, effect=0.1)
+
+    def test_a_record_without_relevance_is_told(self, fitted):
+        adata = fitted[0].copy()
+        del adata.varm["nsfa_relevance"]
+        with pytest.raises(ValueError, match=r"Got no varm\['nsfa_relevance'\]; run nsfa\.tl\.nsfa\(adata\) first"):
+            tl.enrich(adata, {"s": ["g0", "g1", "g2"]})
 
     def test_genes_that_were_not_fitted_are_not_in_the_universe(self, table):
         marked = np.arange(24) < 16

@@ -15,8 +15,10 @@ from scipy.stats import false_discovery_control, hypergeom, pearson3, rankdata
 from nsfa.kernels import Floats, Ints
 from nsfa.model.spec import is_integer
 from nsfa.posterior.consensus import Consensus
+from nsfa.posterior.shares import EFFECT
 
 METHODS = ("hypergeometric", "rank")
+_EFFECTS = {"hypergeometric": "odds_ratio", "rank": "score"}
 # a signed rank sum less certain than this says that members go both ways
 _DIRECTION_LEVEL = 0.05
 
@@ -82,6 +84,7 @@ def enrich(
     *,
     method: str = "hypergeometric",
     fdr: float = 0.05,
+    effect: float = EFFECT,
     min_size: int = 3,
     max_size: int | None = None,
 ) -> Any:
@@ -99,8 +102,9 @@ def enrich(
         universe? Factors without genes are not tested. "rank": do the set's genes have larger absolute loadings than
         the others? A one-sided Mann–Whitney test. Sparse loadings have many ties, which skew its statistic: p comes
         from a Pearson type III curve with the exact mean, variance and skewness (the normal curve where none tie).
-    fdr
-        Bayesian false-discovery rate of the factor's gene list.
+    fdr, effect
+        The factor's gene list, ``consensus.genes(factor, fdr, effect)``: its Bayesian false-discovery rate, and the
+        share of a gene's variance that the factor must explain. 0 takes every gene whose loading is not zero.
     min_size, max_size
         Test only sets with so many genes in the data.
 
@@ -115,16 +119,54 @@ def enrich(
     correlation: 1 if every member's loading is larger than every other's, 0 if they are alike.
     """
     _check(method, min_size, max_size)
-    names = np.asarray(consensus.feature_names, dtype=object)
-    sets = _select(gene_sets, names, min_size, max_size)
-    lists = [consensus.genes(k, fdr) for k in range(consensus.n_factors)]
-    parts = []
+    sets = _select(gene_sets, consensus.feature_names, min_size, max_size)
+    return _test(consensus, sets, _lists(consensus, fdr, effect), method)
+
+
+def enrich_both(consensus: Consensus, gene_sets: GeneSets) -> Any:
+    """Test every consensus factor against every gene set by both methods, with the settings of ``enrich``.
+
+    Returns
+    -------
+    The rows of both tables of ``enrich``, with a first column method; fdr is over the rows of one method. Each factor's
+    rows by core genes come before those by rank. odds_ratio and score are NaN in the rows of the other method.
+    """
+    import pandas as pd
+
+    sets, lists = _select(gene_sets, consensus.feature_names, 3, None), _lists(consensus, 0.05, EFFECT)
+    tables = [_test(consensus, sets, lists, method) for method in METHODS]
+    for table, method in zip(tables, METHODS, strict=True):
+        table.insert(0, "method", method)
+        for name in _EFFECTS.values():
+            if name not in table:
+                table[name] = np.nan
+    columns = ["method", "factor", "gene_set", "overlap", "set_size", "list_size", *_EFFECTS.values(), "direction", "p"]
+    # of two empty tables one is enough, and pandas has nothing to guess
+    both = pd.concat([table for table in tables if len(table)] or tables[:1])[[*columns, "fdr", "genes"]]
+    return both.sort_values("factor", kind="stable", ignore_index=True)
+
+
+def best_sets(table: Any) -> Any:
+    """The gene set that stands out most in each factor: a table of ``enrich_both`` by factor, a row each.
+
+    The smallest fdr of either method; of equal ones the smallest p.
+    """
+    return table.sort_values(["fdr", "p"], kind="stable").drop_duplicates("factor").set_index("factor").sort_index()
+
+
+def _lists(consensus: Consensus, fdr: float, effect: float) -> list[Ints]:
+    return [consensus.genes(k, fdr, effect) for k in range(consensus.n_factors)]
+
+
+def _test(consensus: Consensus, sets: _Sets, lists: list[Ints], method: str) -> Any:
+    """The table of one method."""
+    names, parts = np.asarray(consensus.feature_names, dtype=object), []
     for k, genes in enumerate(lists):
         if len(sets.name) and (len(genes) or method == "rank"):
             loading = consensus.loadings[:, k]
             tested = _rank(loading, sets) if method == "rank" else _hypergeometric(loading, genes, sets)
             parts.append({"factor": np.full(len(sets.name), k), **_overlaps(genes, names, sets), **tested})
-    return _frame(parts, "score" if method == "rank" else "odds_ratio")
+    return _frame(parts, _EFFECTS[method])
 
 
 def _check(method: str, min_size: int, max_size: int | None) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # Cells with genes unknown to them are projected in dense blocks of at most so many entries.
 _BLOCK = 4_000_000
+# What of the consensus is kept per gene, and under which names.
+_PARTS = {"loadings": "loadings", "pip": "inclusion", "relevance": "relevance"}
 
 
 def nsfa(
@@ -61,8 +63,9 @@ def nsfa(
     Writes
     ------
     obsm["X_nsfa"] : (n_obs, K) posterior mean scores.
-    varm["nsfa_loadings"], varm["nsfa_pip"] : (n_vars, K) posterior mean loadings, and the probability that a loading
-        is active. NaN for genes that were not fitted: nothing is known of them, which is not the same as zero.
+    varm["nsfa_loadings"], varm["nsfa_pip"], varm["nsfa_relevance"] : (n_vars, K) posterior mean loadings, and the
+        probabilities that a loading is active and that the factor explains at least 5 % of the gene's variance. NaN for
+        genes that were not fitted: nothing is known of them, which is not the same as zero.
     uns["nsfa"] : params, version, seed; n_components (values of K and their shares of the draws), n_shared and
         n_substantial (the same for factors of two and of five genes or more); support, chain_support,
         variance_explained and minor of the factors; factors (the verdict on each, with its agreement, rhat and ess);
@@ -204,11 +207,12 @@ def _plain(estimator: Any) -> dict[str, Any]:
 
 def _write(adata: AnnData, posterior: Posterior, used: Bools, key: str, params: dict[str, Any]) -> None:
     consensus = posterior.consensus()
-    wide = np.full((2, adata.n_vars, consensus.n_factors), np.nan)
-    wide[:, used] = consensus.loadings, consensus.inclusion
+    wide = np.full((len(_PARTS), adata.n_vars, consensus.n_factors), np.nan)
+    wide[:, used] = [getattr(consensus, part) for part in _PARTS.values()]
     with _writing(adata):
         adata.obsm[f"X_{key}"] = consensus.scores
-        adata.varm[f"{key}_loadings"], adata.varm[f"{key}_pip"] = wide
+        for name, values in zip(_PARTS, wide, strict=True):
+            adata.varm[f"{key}_{name}"] = values
         adata.uns[key] = _record(posterior, consensus, params)
 
 
@@ -297,18 +301,22 @@ def _blocks(table: Any, where: Any) -> Iterator[Any]:
 
 def _stored(adata: AnnData, key: str) -> Consensus:
     """The consensus factors that ``nsfa`` wrote under ``key``. What it does not write (intervals) is NaN."""
-    if key not in adata.uns or f"{key}_loadings" not in adata.varm:
-        raise ValueError(f"adata must hold factors under {key!r}. Got none; run nsfa.tl.nsfa(adata) first.")
-    loadings, inclusion = (np.asarray(adata.varm[f"{key}_{name}"], dtype=float) for name in ("loadings", "pip"))
-    used = ~np.isnan(loadings).any(axis=1)
-    unknown: Floats = np.full((int(used.sum()), loadings.shape[1]), np.nan)
+    absent = [f"{key}_{name}" for name in _PARTS if f"{key}_{name}" not in adata.varm]
+    if key not in adata.uns or absent:
+        given = "none" if key not in adata.uns or len(absent) == len(_PARTS) else f"no varm[{absent[0]!r}]"
+        raise ValueError(f"adata must hold factors under {key!r}. Got {given}; run nsfa.tl.nsfa(adata) first.")
+    kept = {part: np.asarray(adata.varm[f"{key}_{name}"], dtype=float) for name, part in _PARTS.items()}
+    used = ~np.isnan(kept["loadings"]).any(axis=1)
+    kept = {part: values[used] for part, values in kept.items()}
+    unknown: Floats = np.full_like(kept["loadings"], np.nan)
     scores = np.asarray(adata.obsm[f"X_{key}"], dtype=float)
     return Consensus(
-        loadings=loadings[used],
+        loadings=kept["loadings"],
         lower=unknown,
         upper=unknown,
         level=np.nan,
-        inclusion=inclusion[used],
+        inclusion=kept["inclusion"],
+        relevance=kept["relevance"],
         support=adata.uns[key]["support"],
         chain_support=adata.uns[key]["chain_support"],
         variance_explained=adata.uns[key]["variance_explained"],

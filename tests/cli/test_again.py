@@ -9,7 +9,10 @@ import pytest
 from command import read_json, run
 from nsfa.cli import again
 
-DERIVED = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "genes.csv", "imputed.csv", "diagnostics.json")
+DERIVED = (
+    "loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "genes.csv", "factor_genes.gmt", "enrichment.csv",
+    "imputed.csv", "diagnostics.json",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -96,6 +99,7 @@ def test_report_does_without_the_files_it_can_do_without(copy):
         (copy / name).unlink()
     run("report", copy)
     assert (copy / "scores.csv").read_text().splitlines()[1].startswith("sample 0,")
+    assert not (copy / "enrichment.csv").exists(), "it was of sets that are gone"
 
 
 @pytest.mark.parametrize("command", ["resume", "report"])
@@ -132,6 +136,8 @@ def test_labels_and_gene_sets_that_came_later(copy, tmp_path):
     run("report", copy, "--annotations", tmp_path / "labels.csv", "--gene-sets", tmp_path / "new.gmt")
     html = (copy / "report.html").read_text(encoding="utf-8")
     assert "stage" in html and "newcomers" in html
+    assert set(pd.read_csv(copy / "enrichment.csv")["gene_set"]) == {"newcomers"}
+    assert set(pd.read_csv(copy / "factors.csv")["best_gene_set"]) == {"newcomers"}
     assert str(tmp_path) not in html, "reports are mailed: no folders"
     assert tomllib.loads((copy / "config.toml").read_text())["results"]["annotations"] == str(tmp_path / "labels.csv")
 

@@ -11,9 +11,11 @@ import pytest
 import nsfa
 from command import TINY, read_json, run, write_table
 from nsfa.cli import memory
-from nsfa.cli.results import read_samples, write_samples
+from nsfa.cli.results import gene_lists, read_samples, write_factor_genes, write_samples
+from nsfa.enrichment import enrich_both, read_gmt
+from report_cases import made_up
 
-TABLES = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "genes.csv", "imputed.csv")
+TABLES = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "genes.csv", "enrichment.csv", "imputed.csv")
 
 
 def test_every_file_of_a_run_is_there_and_agrees_with_the_draws(finished):
@@ -29,7 +31,7 @@ def test_every_file_of_a_run_is_there_and_agrees_with_the_draws(finished):
     np.testing.assert_allclose(scores.to_numpy(), consensus.scores, rtol=1e-5, atol=1e-12)
     factors = pd.read_csv(finished / "factors.csv")
     assert len(factors) == consensus.n_factors == loadings.shape[1]
-    assert {"factor", "support", "variance_explained", "genes_at_5_percent_fdr"} <= set(factors)
+    assert {"factor", "support", "variance_explained", "core_genes", "genes_at_5_percent_fdr"} <= set(factors)
     diagnostics = json.loads((finished / "diagnostics.json").read_text())
     assert diagnostics["verdict"] == posterior.diagnostics().verdict
     assert [row["verdict"] for row in diagnostics["factors"]] == list(consensus.checks.verdict)
@@ -228,4 +230,97 @@ def test_gene_lists_hold_what_the_summary_counts(finished):
     assert lists.groupby("factor").size().reindex(factors["factor"], fill_value=0).tolist() == (
         factors["genes_at_5_percent_fdr"].tolist()
     )
+    assert lists.groupby("factor")["core"].sum().reindex(factors["factor"], fill_value=0).tolist() == (
+        factors["core_genes"].tolist()
+    )
     assert (lists["lower"] <= lists["upper"]).all()
+
+
+@pytest.fixture
+def by_hand():
+    """Two factors: of the first, gene 3 is the core and genes 0 to 4 are all; the second is weak everywhere."""
+    posterior = made_up(2, 12, 10)
+    consensus = posterior.consensus()
+    consensus.inclusion[:], consensus.relevance[:], consensus.loadings[:] = 0.0, 0.0, 0.0
+    consensus.inclusion[:5, 0], consensus.inclusion[5:8, 1] = 1.0, 1.0
+    consensus.relevance[3, 0] = 1.0
+    consensus.loadings[:5, 0], consensus.loadings[5:8, 1] = [5, 4, 3, 2, 1], [3, 2, 1]
+    return posterior
+
+
+def test_core_genes_come_first_and_the_others_beside_them(by_hand):
+    table = gene_lists(by_hand.consensus())
+    assert table["gene"].tolist() == [f"GENE{d}" for d in (3, 0, 1, 2, 4, 5, 6, 7)]
+    assert table["core"].tolist() == [True] + 7 * [False]
+    assert table["relevance"].tolist() == [1.0] + 7 * [0.0] and (table["inclusion"] == 1).all()
+
+
+def test_factors_as_gene_sets_say_which_list_is_which(by_hand, tmp_path):
+    write_factor_genes(tmp_path / "f.gmt", by_hand)
+    assert list(read_gmt(tmp_path / "f.gmt").items()) == [
+        ("factor_0_core", ["GENE3"]),
+        ("factor_0_all", [f"GENE{d}" for d in range(5)]),
+        ("factor_1_all", [f"GENE{d}" for d in range(5, 8)]),
+    ]
+    said = [line.split("\t")[1] for line in (tmp_path / "f.gmt").read_text(encoding="utf-8").splitlines()]
+    assert said[0] == "the factor explains at least 5 % of the gene's variance, at 5 % FDR"
+    assert said[1] == said[2] == "the gene's loading is not zero, at 5 % FDR"
+
+
+def test_all_genes_of_a_dense_factor_are_no_gene_set(tmp_path):
+    posterior = made_up(2, 12, 10, model="fa", names=("A\tB", *(f"G{d}" for d in range(11))))
+    posterior.consensus().relevance[:, 0] = np.arange(12) < 2
+    write_factor_genes(tmp_path / "f.gmt", posterior)
+    sets = read_gmt(tmp_path / "f.gmt")
+    assert sorted(sets["factor_0_core"]) == ["A B", "G0"] and not any(name.endswith("all") for name in sets)
+
+
+def test_enrichment_is_written_by_both_methods_and_the_best_stands_with_its_factor(finished):
+    table, factors = pd.read_csv(finished / "enrichment.csv"), pd.read_csv(finished / "factors.csv")
+    expected = enrich_both(nsfa.load(finished / "draws").consensus(), finished / "gene_sets.gmt")
+    assert set(table["method"]) == {"hypergeometric", "rank"} and list(table.columns) == list(expected.columns)
+    for name in ("factor", "gene_set", "overlap", "list_size"):
+        assert table[name].tolist() == expected[name].tolist()
+    np.testing.assert_allclose(table["fdr"], expected["fdr"], rtol=1e-5)
+    assert factors["best_gene_set"].tolist() == ["first"] * len(factors)
+    np.testing.assert_allclose(factors["best_gene_set_fdr"], table.groupby("factor")["fdr"].min(), rtol=1e-5)
+
+
+def test_without_gene_sets_nothing_is_said_of_them(table, tmp_path):
+    run("fit", table, "-o", tmp_path / "out", *TINY, "--no-report")
+    assert not (tmp_path / "out" / "enrichment.csv").exists()
+    assert not any("gene_set" in name for name in pd.read_csv(tmp_path / "out" / "factors.csv"))
+    assert read_gmt(tmp_path / "out" / "factor_genes.gmt")
+
+
+def test_no_factors_and_gene_sets(tmp_path):
+    rng = np.random.default_rng(2)
+    noise = pd.DataFrame(rng.normal(size=(6, 30)), index=[f"gene{d}" for d in range(6)], columns=map(str, range(30)))
+    noise.to_csv(tmp_path / "noise.csv", index_label="gene")
+    (tmp_path / "sets.gmt").write_text("s\t\tgene0\tgene1\tgene2\n")
+    out = tmp_path / "out"
+    run(
+        "fit",
+        tmp_path / "noise.csv",
+        "-o",
+        out,
+        *TINY,
+        "--concentration",
+        "0.0001",
+        "--gene-sets",
+        tmp_path / "sets.gmt",
+    )
+    assert nsfa.load(out / "draws").consensus().n_factors == 0
+    for name in ("enrichment.csv", "factors.csv", "genes.csv"):
+        assert len(pd.read_csv(out / name)) == 0 and len(pd.read_csv(out / name).columns) > 5
+    assert (out / "factor_genes.gmt").read_text() == ""
+    assert "No gene set could be tested: there are no factors." in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_gene_sets_of_other_names_are_one_note(table, tmp_path):
+    (tmp_path / "sets.gmt").write_text("s\t\tENSG1\tENSG2\tENSG3\n")
+    said = run("fit", table, "-o", tmp_path / "out", *TINY, "--gene-sets", tmp_path / "sets.gmt").stderr
+    assert said.count("No gene of any set is a feature of the data") == 1
+    assert len(pd.read_csv(tmp_path / "out" / "enrichment.csv")) == 0
+    html = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "No gene set could be tested: none has three genes or more in the table." in html

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_align import draw_of
@@ -8,6 +10,7 @@ from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.posterior import align as alignment
 from nsfa.posterior import consensus as module
+from nsfa.posterior import shares
 from nsfa.posterior.align import align, evenly
 from nsfa.posterior.consensus import build
 
@@ -57,15 +60,95 @@ def test_variance_explained_is_a_share_of_loadings_and_noise(by_hand):
 def test_gene_list_keeps_the_expected_share_of_errors(by_hand):
     found = by_hand[2]
     inclusion = np.array([[0.99], [0.2], [0.97], [0.9]])
-    from dataclasses import replace
-
-    one = replace(found, inclusion=inclusion, loadings=np.ones((4, 1)))
+    one = replace(found, inclusion=inclusion, relevance=inclusion[::-1], loadings=np.ones((4, 1)))
     # expected errors: .01, .04/2, .14/3, .94/4
-    assert one.genes(0, fdr=0.05).tolist() == [0, 2, 3]
-    assert one.genes(0, fdr=0.03).tolist() == [0, 2]
-    assert one.genes(0, fdr=0.001).tolist() == []
+    assert one.genes(0, fdr=0.05, effect=0).tolist() == [0, 2, 3]
+    assert one.genes(0, fdr=0.03, effect=0).tolist() == [0, 2]
+    assert one.genes(0, fdr=0.001, effect=0).tolist() == []
+    assert one.genes(0).tolist() == one.genes(0, fdr=0.05, effect=0.05).tolist() == [3, 1, 0]
     with pytest.raises(ValueError, match="fdr must lie between 0 and 1. Got 2"):
         one.genes(0, fdr=2)
+
+
+def share_of(draws, truth, effect):
+    """By definition, one draw at a time: how often the factor like ``truth`` explains so much of each gene."""
+    often, count = 0, 0
+    for draw in draws:
+        g = draw.loadings()
+        match = np.abs(g.T @ truth) / np.linalg.norm(g, axis=0) / np.linalg.norm(truth)
+        if match.max() > 0.6:
+            share = g[:, match.argmax()] ** 2 / ((g**2).sum(axis=1) + 1 / draw.noise_precision)
+            often, count = often + (share >= effect), count + 1
+    return often / count
+
+
+@pytest.mark.parametrize("effect", [0.01, 0.05, 0.2, 0.5])
+def test_relevance_is_a_share_of_draws_and_of_the_genes_own_variance(planted, effect):
+    data, model, found = planted
+    truth = data.loadings / model.posterior_.data.scale[:, None]
+    for factor in range(4):
+        own = np.abs(np.corrcoef(data.scores[:, factor], found.scores.T)[0, 1:]).argmax()
+        expected = share_of(model.posterior_.draws, truth[:, factor], effect)
+        np.testing.assert_allclose(found.probability(effect)[:, own], expected)
+    assert 0 < found.probability(effect).sum() < found.inclusion.sum()
+
+
+def test_relevance_counts_draws_with_the_factor_and_all_factors_of_the_draw(rng):
+    """Gene 0 has shares .2 and .01 of its variance in two draws of three, and the third lacks the factor.
+
+    The mean loading would give .09, above .05 but of no draw; gene 3 is as strong, beside a factor that does not recur.
+    """
+    strong, weak = np.sqrt([0.25, 1 / 99])
+    a = np.array([strong, 3.0, 3.0, 0.3, 0.0, 0.0])
+    other = np.array([0.0, 0.0, 0.0, 0.0, 3.0, 3.0])
+    rare = np.array([0.0, 0.0, 0.0, 4.0, 0.0, 0.0])
+    again = np.where(np.arange(6) == 0, weak, a)
+    draws = [draw_of(np.column_stack(g)) for g in ([a, other], [-again, other, rare], [other])]
+    found = build(
+        observe(rng.normal(size=(10, 6))), [draws], align(draws, dense=False), get_kernels("reference"), min_support=0.6
+    )
+    assert found.n_factors == 2
+    own = int(found.loadings[0].argmax())
+    # of gene 3: .09 / 1.09 in the one draw, .09 / 17.09 in the other
+    np.testing.assert_allclose(found.relevance[:, own], [0.5, 1, 1, 0.5, 0, 0])
+    np.testing.assert_allclose(found.probability(0.15)[:, own], [0.5, 1, 1, 0, 0, 0])
+    np.testing.assert_allclose(found.probability(0)[:, own], [1, 1, 1, 1, 0, 0])
+    assert set(found.genes(own)) == {1, 2} and set(found.genes(own, effect=0)) == {0, 1, 2, 3}
+
+
+def test_another_effect_is_a_pass_over_the_draws_made_once(planted, monkeypatch):
+    found, passes = planted[1].posterior_.consensus(level=0.8), []
+    every = shares.aligned_blocks
+    monkeypatch.setattr(shares, "aligned_blocks", lambda *given: passes.append(1) or every(*given))
+    lists = [found.genes(k, effect=0.3) for k in range(4)]
+    assert len(passes) == 1
+    _ = [found.genes(k, effect=effect) for k in range(4) for effect in (0, 0.05)]
+    assert len(passes) == 1, "inclusion and the core are there already"
+    sizes = [len(own) for own in lists]
+    assert max(sizes) > 0 and all(size < len(found.genes(k)) for k, size in enumerate(sizes))
+
+
+@pytest.mark.parametrize("effect", [1, -0.1, 5, float("nan"), "5 %", None, True])
+def test_a_wrong_effect_is_one_sentence(by_hand, effect):
+    with pytest.raises(ValueError, match="effect must be a share of the variance, at least 0 and below 1. Got .*0.05."):
+        by_hand[2].genes(0, effect=effect)
+
+
+def test_without_draws_there_are_two_effects(by_hand):
+    stored = replace(by_hand[2], shares=None)
+    assert len(stored.genes(0, effect=0)) == len(stored.genes(0)) == 2
+    with pytest.raises(ValueError, match="effect must be 0 or 0.05 where there are no draws .* Got 0.1; use the cons"):
+        stored.genes(0, effect=0.1)
+
+
+def test_a_gene_that_does_not_vary_is_relevant_to_nothing(rng):
+    X = np.column_stack([np.ones(10), rng.normal(size=(10, 4))])
+    draws = [draw_of(np.array([[2.0], [3.0], [1.0], [0.0]]))] * 2
+    with pytest.warns(UserWarning, match="do not vary"):
+        data = observe(X)
+    found = build(data, [draws], align(draws, dense=False), get_kernels("reference"))
+    np.testing.assert_array_equal(found.relevance[:, 0], [0, 1, 1, 1, 0])
+    np.testing.assert_array_equal(found.probability(0.6)[:, 0], [0, 1, 1, 0, 0])
 
 
 def test_planted_factors_are_found(planted):
@@ -83,15 +166,20 @@ def test_planted_factors_are_found(planted):
 
 def test_summary_has_a_row_per_factor(planted):
     table = planted[1].posterior_.summary()
-    checks, rest = ["verdict", "agreement", "rhat", "ess"], ["minor", "n_features", "top_features"]
+    checks, rest = ["verdict", "agreement", "rhat", "ess"], ["minor", "n_core", "n_features", "top_features"]
     assert list(table.columns) == ["support", "chains", *checks, "variance_explained", *rest]
-    assert len(table) == 4 and (table.chains == 2).all() and (table.n_features > 0).all()
-    assert not table.minor.any()
+    assert len(table) == 4 and (table.chains == 2).all() and not table.minor.any()
+    assert (table.n_core > 0).all() and (table.n_core <= table.n_features).all()
+
+
+def test_summary_names_the_core_or_else_the_first_of_all_genes(by_hand):
+    relevance = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    table = replace(by_hand[2], relevance=relevance, feature_names=tuple("abcd")).summary()
+    assert table.n_core.tolist() == [1, 0] and table.n_features.tolist() == [2, 2]
+    assert table.top_features[0] == "b" and set(table.top_features[1].split(", ")) == {"c", "d"}
 
 
 def test_small_and_weak_factors_are_minor(by_hand):
-    from dataclasses import replace
-
     inclusion = np.zeros((12, 5))
     for k, size in enumerate((12, 5, 4, 3, 12)):
         inclusion[:size, k] = 1.0
@@ -133,7 +221,7 @@ def test_draws_one_by_one_or_side_by_side_are_the_same(planted, monkeypatch, cac
     assert first[1].n_factors == 4 and not first[0].support()[0].any()
     for aligned, found in results[1:]:
         assert all((a == b).all() for a, b in zip(aligned.factor, first[0].factor, strict=True))
-        for name in ("loadings", "inclusion", "lower", "upper", "support", "variance_explained"):
+        for name in ("loadings", "inclusion", "relevance", "lower", "upper", "support", "variance_explained"):
             np.testing.assert_allclose(getattr(found, name), getattr(first[1], name), atol=1e-9)
 
 

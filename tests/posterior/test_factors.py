@@ -26,7 +26,7 @@ def traces(n_chains=4, n_draws=200, seed=0):
     shape = n_chains, n_draws, 4
     sums = np.repeat(rng.normal(size=(1, 6, 4)), n_chains, axis=0)
     share, size = rng.random(shape), rng.integers(3, 6, shape)
-    return Traces(sums, np.ones((6, 4), dtype=np.int64), np.ones(shape, dtype=bool), share, size)
+    return Traces(sums, *np.ones((2, 6, 4), dtype=np.int64), np.ones(shape, dtype=bool), share, size)
 
 
 def test_factors_that_all_chains_agree_on_are_settled():
@@ -68,7 +68,7 @@ def test_what_cannot_be_judged(settings):
 
 def test_no_factors_have_no_verdict():
     none = Traces(
-        np.zeros((2, 5, 0)), np.zeros((5, 0), int), *(np.zeros((2, 9, 0), kind) for kind in (bool, float, int))
+        np.zeros((2, 5, 0)), *np.zeros((2, 5, 0), int), *(np.zeros((2, 9, 0), kind) for kind in (bool, float, int))
     )
     assert check_factors(none).verdict == ()
 

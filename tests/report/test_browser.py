@@ -66,7 +66,8 @@ def case(tmp_path_factory):
     posterior = made_up(4, 60, 30, names=names, seed=1)
     consensus = posterior.consensus()
     # the gene with the awkward name is surely in factor 0, and the most certain of it
-    consensus.inclusion[:3, 0], consensus.loadings[0, 0] = 1.0, 9.0
+    consensus.inclusion[:3, 0], consensus.relevance[:3, 0], consensus.loadings[0, 0] = 1.0, 1.0, 9.0
+    consensus.relevance[:8, 1], consensus.inclusion[:8, 1] = np.linspace(1.0, 0.9, 8), 1.0
     notes = pd.DataFrame(
         {"type": ["<b>a</b>", "b", "c"] * 10, "age": np.arange(30) / 7, "id": [f"p{i}" for i in range(30)]},
         index=[f"{SCRIPT} {i}" for i in range(30)],
@@ -83,11 +84,12 @@ def visit(browser, case):
 
 
 def listed(consensus, k):
-    return {*consensus.genes(k, 0.2), *np.flatnonzero(consensus.inclusion[:, k] >= 0.05)}
+    return {*consensus.genes(k, 0.2, effect=0), *np.flatnonzero(consensus.inclusion[:, k] >= 0.05)}
 
 
-def factor(visit, value, rate="0.05", search=""):
+def factor(visit, value, rate="0.05", search="", which="core"):
     visit.page.select_option("#gene-factor", value)
+    visit.page.select_option("#gene-list", which)
     visit.page.select_option("#gene-rate", rate)
     visit.page.fill("#gene-search", search)
 
@@ -109,10 +111,30 @@ def test_names_are_text_everywhere(visit):
     assert visit.page.locator("script").count() == 3 and visit.wrong == []
 
 
+def test_the_core_comes_first_and_the_full_list_on_request(visit, case):
+    consensus, page = case[1], visit.page
+    factor(visit, "1")
+    core, every = consensus.genes(1), consensus.genes(1, effect=0)
+    assert 0 < len(core) < len(every)
+    assert visit.cells(1) == [consensus.feature_names[d] for d in core]
+    assert visit.cells(5) == [f"{p:.3f}" if p < 0.9995 else "1" for p in consensus.relevance[core, 1]]
+    error = np.cumsum(1 - consensus.relevance[core, 1]) / np.arange(1, len(core) + 1)
+    np.testing.assert_allclose([float(text) for text in visit.cells(7)], error, atol=6e-4)
+    assert f"factor 1 ({100 * consensus.variance_explained[1]:.0f} % of variance, {len(core)} core genes)" in (
+        page.locator("#gene-factor option").all_text_contents()
+    )
+    assert f"{len(core)} core genes in factor 1" in page.inner_text("#gene-words")
+    page.click("#gene-words .link")
+    assert page.input_value("#gene-list") == "all"
+    assert visit.cells(1) == [consensus.feature_names[d] for d in every][:25]
+    error = np.cumsum(1 - consensus.inclusion[every, 1]) / np.arange(1, len(every) + 1)
+    np.testing.assert_allclose([float(text) for text in visit.cells(7)], error[:25], atol=6e-4)
+
+
 def test_the_list_is_that_of_the_consensus_and_sorts(visit, case):
     consensus = case[1]
-    factor(visit, "1")
-    genes = consensus.genes(1, 0.05)
+    factor(visit, "1", which="all")
+    genes = consensus.genes(1, 0.05, effect=0)
     expected = [consensus.feature_names[d] for d in genes]
     assert visit.cells(1) == expected[:25]
     visit.page.click("#gene-table th:has-text('loading') button")
@@ -129,10 +151,14 @@ def test_the_list_is_that_of_the_consensus_and_sorts(visit, case):
 def test_a_search_finds_the_factors_of_a_gene(visit, case):
     consensus = case[1]
     where = [k for k in range(4) if 10 in listed(consensus, k)]
-    factor(visit, "all", "1", "gene7")
+    factor(visit, "all", "1", "gene7", which="all")
     assert set(visit.cells(1)) == {"GENE7"}
     assert sorted(map(int, visit.cells(2))) == where
-    factor(visit, "all", "1", "gene7, gene8")
+    factor(visit, "all", "1", "gene7")
+    core = [k for k in range(4) if consensus.relevance[10, k] >= 0.05]
+    assert len(core) < len(where) and sorted(map(int, visit.cells(2))) == core
+    assert f"show all genes ({len(where) - len(core)} more, weaker)" in visit.page.inner_text("#gene-words")
+    factor(visit, "all", "1", "gene7, gene8", which="all")
     assert set(visit.cells(1)) == {"GENE7", "GENE8"}
     factor(visit, "0", "1", "nonsense")
     assert "No gene of the table has such a name" in visit.page.inner_text("#gene-words")
@@ -140,9 +166,9 @@ def test_a_search_finds_the_factors_of_a_gene(visit, case):
 
 def test_downloads_hold_the_numbers(visit, case):
     consensus = case[1]
-    factor(visit, "2", "0.1")
+    factor(visit, "2", "0.1", which="all")
     name, table = visit.saved("#gene-download")
-    genes = consensus.genes(2, 0.1)
+    genes = consensus.genes(2, 0.1, effect=0)
     assert name == "factor-2.csv" and len(table) == len(genes)
     table = table.set_index("gene").loc[[consensus.feature_names[d] for d in genes]]
     np.testing.assert_allclose(table["loading"], consensus.loadings[genes, 2], atol=2e-4)
@@ -150,6 +176,11 @@ def test_downloads_hold_the_numbers(visit, case):
     name, table = visit.saved("#all-download")
     assert name == "all-genes.csv" and len(table) == sum(len(listed(consensus, k)) for k in range(4))
     assert {SCRIPT, '=TP53,"x"', "a & b"} <= set(table["gene"])
+    for k, own in table.groupby("factor"):
+        core = [consensus.feature_names[d] for d in consensus.genes(k)]
+        assert own[own["core"]]["gene"].tolist() == core == own["gene"].tolist()[: len(core)]
+    known = table["gene"].map({name: d for d, name in enumerate(consensus.feature_names)})
+    np.testing.assert_allclose(table["relevance"], consensus.relevance[known, table["factor"]], atol=1e-4)
     name, table = visit.saved("#score-download")
     np.testing.assert_allclose(table.iloc[:, 1:], consensus.scores, atol=1e-3)
 
@@ -194,6 +225,21 @@ def test_scores_are_coloured_by_annotation(visit):
     for label in ("age", "none"):
         page.select_option("#score-colour", label=label)
         page.select_option("#score-y", "order")
+    assert visit.wrong == []
+
+
+def test_gene_sets_are_chosen_by_test(visit):
+    page = visit.page
+    every = len(visit.cells(1, "set-table"))
+    shown = {}
+    for method, word in {"hypergeometric": "core: odds", "rank": "ranks: score"}.items():
+        page.select_option("#set-method", method)
+        shown[method] = visit.cells(4, "set-table")
+        assert shown[method] and all(text.startswith(word) for text in shown[method])
+    page.select_option("#set-method", "all")
+    assert every == len(visit.cells(1, "set-table")) == min(sum(map(len, shown.values())), 15)
+    _, table = visit.saved("#set-download")
+    assert (table["score"].isna() == (table["method"] == "hypergeometric")).all()
     assert visit.wrong == []
 
 

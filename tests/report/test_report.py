@@ -13,6 +13,7 @@ import pytest
 from nsfa import AFA, BFRM, NSFA, SFA
 from nsfa.chain import Length
 from nsfa.datasets import make_sparse_factors
+from nsfa.enrichment import enrich_both
 from nsfa.report import loadings, pack, page, samples, words, write_report
 from report_cases import checks_of, made_up
 
@@ -67,17 +68,21 @@ def test_a_fit_is_told_in_words(fitted, tmp_path):
 def test_the_page_holds_the_lists_of_the_consensus(fitted, tmp_path):
     consensus = fitted[1].posterior_.consensus()
     entries = data_of(written(tmp_path, fitted[1].posterior_))["entries"]
-    kinds = {"gene": "<u2", "loading": "<i2", "inclusion": "<u2"}
-    gene, loading, inclusion = (array_of(entries, name, kind) for name, kind in kinds.items())
+    kinds = {"gene": "<u2", "loading": "<i2", "inclusion": "<u2", "relevance": "<u2"}
+    gene, loading, inclusion, relevance = (array_of(entries, name, kind) for name, kind in kinds.items())
+    core, place = entries["core"], array_of(entries["core"], "place", "<u2")
     for k in range(consensus.n_factors):
         own = slice(entries["start"][k], entries["start"][k + 1])
         for rate in ("0.01", "0.05", "0.1", "0.2"):
             cut = entries["cuts"][rate][k]
-            np.testing.assert_array_equal(gene[own][:cut], consensus.genes(k, float(rate)))
+            np.testing.assert_array_equal(gene[own][:cut], consensus.genes(k, float(rate), effect=0))
+            cut = core["start"][k] + core["cuts"][rate][k]
+            np.testing.assert_array_equal(gene[own][place[core["start"][k] : cut]], consensus.genes(k, float(rate)))
         np.testing.assert_allclose(
             loading[own] * entries["step"][k], consensus.loadings[gene[own], k], atol=entries["step"][k]
         )
         np.testing.assert_allclose(inclusion[own] / 65535, consensus.inclusion[gene[own], k], atol=1e-5)
+        np.testing.assert_allclose(relevance[own] / 65535, consensus.relevance[gene[own], k], atol=1e-5)
         left_out = np.setdiff1d(np.arange(20), gene[own])
         assert (consensus.inclusion[left_out, k] < 0.05).all()
 
@@ -109,7 +114,7 @@ def test_nothing_points_outside_but_the_doi(tmp_path):
 def test_no_factor_is_a_page_too(tmp_path):
     text = words_of(written(tmp_path, made_up(0, 20, 10), gene_sets={"a": ["GENE1", "GENE2", "GENE3"]}))
     assert "No factor was found in more than half of the draws" in text and "What to check" in text
-    assert "No gene set could be tested" in text and "none was found in more than half" in text
+    assert "No gene set could be tested: there are no factors." in text and "none was found in more than half" in text
 
 
 def test_one_chain_has_no_rhat(tmp_path):
@@ -206,7 +211,8 @@ def test_other_models_and_tables_without_names(estimator, fitted, tmp_path):
     assert (data["k"] is None) == dense and (dense or len(data["k"]) == 1) and data["genes"][3] == "feature 3"
     assert ("substantial" in words_of(text)) != dense
     assert data["dense"] == isinstance(estimator, AFA) == ("P(in factor)" not in words_of(text))
-    assert data["enrichment"]["method"] == ("rank" if data["dense"] else "hypergeometric")
+    assert set(data["enrichment"]["columns"]["method"]) == {"hypergeometric", "rank"}
+    assert "core genes" in words_of(text) and ("all genes" in words_of(text))
     assert "The model was given 2 factors" in text
 
 
@@ -221,13 +227,74 @@ def test_a_large_report_is_small_and_does_not_list_the_names_for_every_gene(tmp_
     assert data["heatmap"]["n"] == 2000 < data["heatmap"]["of"]
 
 
-def test_too_many_entries_keep_the_certain_ones(monkeypatch):
-    consensus = made_up(3, 50, 10, density=0.5).consensus()
-    monkeypatch.setattr(loadings, "MOST_ENTRIES", 40)
+def test_a_long_core_list_is_in_the_page_to_its_end():
+    """At 20 % a core of eight has two more genes, the largest of those without; one is improbable in the factor."""
+    consensus = made_up(1, 30, 10).consensus()
+    consensus.inclusion[:, 0] = np.r_[np.ones(8), np.full(10, 0.04), 0.01, np.zeros(11)]
+    consensus.relevance[:, 0] = np.arange(30) < 8
+    consensus.loadings[:, 0] = np.r_[np.full(8, 5.0), np.full(10, 0.1), 1.0, np.zeros(11)]
     lists = loadings.gene_lists(consensus)
-    kept = array_of(lists, "inclusion", "<u2") / 65535
-    assert not lists["complete"] and len(kept) == 40
-    np.testing.assert_allclose(np.sort(kept), np.sort(consensus.inclusion.ravel())[-40:], atol=1e-5)
+    gene, place = array_of(lists, "gene", "<u2"), array_of(lists["core"], "place", "<u2")
+    assert 18 in consensus.genes(0, 0.2) and lists["complete"]
+    np.testing.assert_array_equal(gene[place], consensus.genes(0, 0.2))
+
+
+def test_too_many_entries_keep_core_genes_and_the_certain_ones(monkeypatch):
+    consensus = made_up(3, 50, 10, density=0.5).consensus()
+    # the core's most certain gene is the least certain of the factor
+    last = consensus.genes(1, 0.2, effect=0)[-1]
+    consensus.relevance[last, 1] = 1.0
+    monkeypatch.setattr(loadings, "MOST_ENTRIES", 60)
+    lists = loadings.gene_lists(consensus)
+    gene, start = array_of(lists, "gene", "<u2"), lists["start"]
+    kept = {(int(d), k) for k in range(3) for d in gene[start[k] : start[k + 1]]}
+    core = {(int(d), k) for k in range(3) for d in consensus.genes(k, 0.2)}
+    assert not lists["complete"] and len(kept) == 60 > len(core) and core < kept and (last, 1) in core
+    others = {(d, k): value for (d, k), value in np.ndenumerate(consensus.inclusion) if (d, k) not in core}
+    assert kept - core == set(sorted(others, key=others.get)[-(60 - len(core)) :])
+    for rate in ("0.05", "0.2"):
+        assert lists["core"]["cuts"][rate] == [len(consensus.genes(k, float(rate))) for k in range(3)]
+        found = [sum((d, k) in kept for d in consensus.genes(k, float(rate), effect=0)) for k in range(3)]
+        assert lists["cuts"][rate] == found
+
+
+def rows_of(text):
+    """The cells of the table of factors from the core genes on, row by row, the heading first."""
+    table = re.search(r'<table class="factor-table judged">(.*?)</table>', text, re.S).group(1)
+    rows = [re.findall(r"<t[hd].*?</t[hd]>", row) for row in table.split("<tr>")[1:]]
+    return [[words_of(cell).strip() for cell in row[5:]] for row in rows]
+
+
+def test_a_row_says_core_genes_all_genes_and_the_best_set(tmp_path):
+    posterior = made_up(2, 30, 10)
+    consensus = posterior.consensus()
+    consensus.inclusion[:], consensus.relevance[:], consensus.loadings[:] = 0.0, 0.0, 0.0
+    consensus.inclusion[:12, 0], consensus.relevance[:6, 0] = 1.0, 1.0
+    consensus.inclusion[20:24, 1] = 1.0
+    consensus.loadings[:12, 0], consensus.loadings[20:24, 1] = np.linspace(3, 1, 12), 1.0
+    sets = {"first six": [f"GENE{d}" for d in range(6)], "spread": [f"GENE{d}" for d in range(1, 30, 5)]}
+    head, first, second = rows_of(written(tmp_path, posterior, gene_sets=sets))
+    assert head == ["core genes", "all genes", "first genes", "best gene set (FDR)"]
+    assert first[:3] == ["6", "12", "GENE0 , GENE1 , GENE2 , GENE3 , GENE4 , GENE5"]
+    assert re.fullmatch(r"first six \(\d.*\)", first[3])
+    assert second[:2] == ["0", "4"] and second[2].startswith("no core; of all genes: GENE20")
+    assert second[3] == "none below 5 %"
+    assert rows_of(written(tmp_path, posterior))[0][-1] == "first genes"
+
+
+def test_gene_sets_are_tested_by_core_and_by_rank(fitted, tmp_path):
+    consensus = fitted[1].posterior_.consensus()
+    sets = {"own": [f"g{d}" for d in consensus.genes(0)[:5]], "any": ["g0", "g7", "g13", "elsewhere"]}
+    text = written(tmp_path, fitted[1], gene_sets=sets)
+    table = enrich_both(consensus, sets)
+    shown = data_of(text)["enrichment"]
+    assert shown["tested"] == [(table.method == method).sum() for method in ("hypergeometric", "rank")]
+    assert shown["tested"][1] == 2 * consensus.n_factors
+    rows = pd.DataFrame(shown["columns"]).set_index(["method", "factor", "gene_set"])
+    for row in table[table.method == "rank"].itertuples():
+        assert rows.p[row.method, row.factor, row.gene_set] == row.p
+    np.testing.assert_array_equal(rows.score.isna(), rows.index.get_level_values("method") == "hypergeometric")
+    assert written(tmp_path, fitted[1], enrichment=table) == text
 
 
 def test_many_samples_are_thinned():

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 DRAWS, REPORT, SAMPLES, GENE_SETS, FIGURES = "draws", "report.html", "samples.csv", "gene_sets.gmt", "figures"
-COMPARISON, TABLE = "comparison.csv", "table.csv"
+COMPARISON, TABLE, FACTOR_GENES, ENRICHMENT = "comparison.csv", "table.csv", "factor_genes.gmt", "enrichment.csv"
 # all that a command writes, in the order in which results are listed
 NAMES = (
-    REPORT, "factors.csv", "genes.csv", "loadings.csv", "inclusion.csv", "scores.csv", "imputed.csv", COMPARISON,
-    FIGURES, "diagnostics.json", "config.toml", SAMPLES, GENE_SETS, TABLE, DRAWS,
+    REPORT, "factors.csv", "genes.csv", FACTOR_GENES, ENRICHMENT, "loadings.csv", "inclusion.csv", "scores.csv",
+    "imputed.csv", COMPARISON, FIGURES, "diagnostics.json", "config.toml", SAMPLES, GENE_SETS, TABLE, DRAWS,
 )  # fmt: skip
 
 

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nsfa.cli.options import ReportOptions
-from nsfa.cli.output import FIGURES, GENE_SETS, REPORT, SAMPLES, replacing, write_csv, write_text
+from nsfa.cli.output import (
+    ENRICHMENT,
+    FACTOR_GENES,
+    FIGURES,
+    GENE_SETS,
+    REPORT,
+    SAMPLES,
+    replacing,
+    write_csv,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
@@ -26,28 +36,27 @@ FDR = 0.05
 def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config: Mapping[str, Any]) -> None:
     """Write all that is derived from the draws."""
     samples = read_samples(out, posterior.data.shape[1])
-    write_tables(out, posterior, samples.index)
+    enrichment = tested_sets(out, posterior)
+    write_tables(out, posterior, samples.index, enrichment)
     if wanted.impute:
         write_imputed(out, posterior, samples.index, bool(config.get("table", {}).get("samples_in_rows")))
     write_text(out / "diagnostics.json", json.dumps(summary(posterior), indent=2, ensure_ascii=False) + "\n")
     if wanted.report:
         write_figures(out, posterior, samples)
-        write_report(out, posterior, samples, wanted.title, config)
+        from nsfa.report import write_report
+
+        settings = _shown(config)
+        write_report(
+            out / REPORT, posterior, annotations=samples, enrichment=enrichment, settings=settings, title=wanted.title
+        )
 
 
-def write_report(out: Path, posterior: Posterior, samples: Any, title: str | None, config: Mapping[str, Any]) -> None:
-    """Write ``report.html``."""
-    from nsfa.report import write_report as render
+def tested_sets(out: Path, posterior: Posterior) -> Any:
+    """All factors against the gene sets kept beside the draws, by both methods; None where there are none."""
+    from nsfa.enrichment import enrich_both
 
     sets = out / GENE_SETS
-    render(
-        out / REPORT,
-        posterior,
-        annotations=samples,
-        gene_sets=sets if sets.is_file() else None,
-        settings=_shown(config),
-        title=title,
-    )
+    return enrich_both(posterior.consensus(), sets) if sets.is_file() else None
 
 
 def _shown(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,8 +101,8 @@ def read_samples(out: Path, n_samples: int) -> Any:
     return frame
 
 
-def write_tables(out: Path, posterior: Posterior, samples: Any) -> None:
-    """Write ``loadings.csv``, ``inclusion.csv``, ``scores.csv``, ``factors.csv`` and ``genes.csv``."""
+def write_tables(out: Path, posterior: Posterior, samples: Any, enrichment: Any) -> None:
+    """Write loadings, inclusion, scores, factors, genes and, where there are gene sets, enrichment as csv files."""
     import pandas as pd
 
     consensus = posterior.consensus()
@@ -101,21 +110,62 @@ def write_tables(out: Path, posterior: Posterior, samples: Any) -> None:
     for name, values in (("loadings", consensus.loadings), ("inclusion", consensus.inclusion)):
         write_csv(out / f"{name}.csv", pd.DataFrame(values, index=genes, columns=factors), "gene")
     write_csv(out / "scores.csv", pd.DataFrame(consensus.scores, index=samples, columns=factors), "sample")
-    table = consensus.summary().rename(columns={"n_features": "genes_at_5_percent_fdr", "top_features": "top_genes"})
-    write_csv(out / "factors.csv", table, "factor")
+    write_csv(out / "factors.csv", factor_table(consensus, enrichment), "factor")
     write_csv(out / "genes.csv", gene_lists(consensus), None)
+    write_factor_genes(out / FACTOR_GENES, posterior)
+    if enrichment is not None:
+        write_csv(out / ENRICHMENT, enrichment, None)
+    else:
+        # one of sets that are no longer there
+        (out / ENRICHMENT).unlink(missing_ok=True)
+
+
+def factor_table(consensus: Consensus, enrichment: Any) -> Any:
+    """The summary of the factors, with the gene set that stands out most in each where sets were tested."""
+    names = {"n_core": "core_genes", "n_features": "genes_at_5_percent_fdr", "top_features": "top_genes"}
+    table = consensus.summary().rename(columns=names)
+    if enrichment is None:
+        return table
+    from nsfa.enrichment import best_sets
+
+    columns = {"gene_set": "best_gene_set", "method": "best_gene_set_method", "fdr": "best_gene_set_fdr"}
+    return table.join(best_sets(enrichment)[list(columns)].rename(columns=columns))
 
 
 def gene_lists(consensus: Consensus) -> Any:
-    """The genes of every factor at 5 % FDR, a row each, most certain first."""
+    """The genes of every factor at 5 % FDR, a row each: its core, most certain first, then the others."""
     import pandas as pd
 
-    lists = [consensus.genes(k, FDR) for k in range(consensus.n_factors)]
+    core = [consensus.genes(k, FDR) for k in range(consensus.n_factors)]
+    every = [consensus.genes(k, FDR, effect=0) for k in range(consensus.n_factors)]
+    lists = [np.append(own, rest[~np.isin(rest, own)]) for own, rest in zip(core, every, strict=True)]
     gene = np.concatenate([*lists, np.zeros(0, np.int64)]).astype(np.int64)
     factor = np.repeat(np.arange(consensus.n_factors), [len(genes) for genes in lists])
-    columns = {"factor": factor, "gene": [consensus.feature_names[d] for d in gene]}
-    parts = {"loading": "loadings", "lower": "lower", "upper": "upper", "inclusion": "inclusion"}
+    columns = {
+        "factor": factor,
+        "gene": [consensus.feature_names[d] for d in gene],
+        "core": [i < len(own) for own, genes in zip(core, lists, strict=True) for i in range(len(genes))],
+    }
+    parts = {"loading": "loadings", **{name: name for name in ("lower", "upper", "relevance", "inclusion")}}
     return pd.DataFrame(columns | {name: getattr(consensus, part)[gene, factor] for name, part in parts.items()})
+
+
+def write_factor_genes(path: Path, posterior: Posterior) -> None:
+    """Write the factors as gene sets: first the core of each, then all genes; lists without a gene are left out."""
+    from nsfa.posterior.shares import EFFECT
+
+    consensus = posterior.consensus()
+    kinds = {"core": (EFFECT, f"the factor explains at least {EFFECT:.0%} of the gene's variance".replace("%", " %"))}
+    if posterior.spec.pattern != "dense":
+        kinds["all"] = 0, "the gene's loading is not zero"
+    lines = []
+    for kind, (effect, meaning) in kinds.items():
+        for k in range(consensus.n_factors):
+            # a tab or a line break within a name would be read as the next gene
+            genes = [" ".join(consensus.feature_names[d].split()) for d in consensus.genes(k, FDR, effect)]
+            if genes:
+                lines.append("\t".join([f"factor_{k}_{kind}", f"{meaning}, at 5 % FDR", *genes]) + "\n")
+    write_text(path, "".join(lines))
 
 
 def write_imputed(out: Path, posterior: Posterior, samples: Any, samples_in_rows: bool) -> None:

@@ -19,11 +19,12 @@ _VISIBLE = 3.0
 
 
 def _positive(name: str, value: Any) -> None:
-    if not _is_number(value) or not 0 < value < math.inf:
+    if not is_number(value) or not 0 < value < math.inf:
         raise ValueError(f"{name} must be a positive finite number. Got {value!r}.")
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number of any kind, bools excluded."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -103,10 +104,10 @@ class Priors:
                     raise ValueError(f"priors.{item.name} must be True or False. Got {value!r}.")
             elif item.name == "loading_shape":
                 _positive("priors.loading_shape", value)
-        if not _is_number(self.reliability) or not 0 < self.reliability < 1:
+        if not is_number(self.reliability) or not 0 < self.reliability < 1:
             raise ValueError(f"priors.reliability must lie between 0 and 1. Got {self.reliability!r}.")
         if self.sparsity is not None:
-            if not isinstance(self.sparsity, tuple) or len(self.sparsity) != 2 or not _is_number(self.sparsity[1]):
+            if not isinstance(self.sparsity, tuple) or len(self.sparsity) != 2 or not is_number(self.sparsity[1]):
                 raise ValueError(f"priors.sparsity must be None or a pair (s, r) of numbers. Got {self.sparsity!r}.")
             _positive("priors.sparsity[0]", self.sparsity[0])
             if not 0 < self.sparsity[1] < 1:
@@ -155,11 +156,11 @@ class ModelSpec:
         for name in ("concentration", "stickiness"):
             value = getattr(self, name)
             infer = isinstance(value, str) and value == "infer"
-            if not infer and (not _is_number(value) or not 0 < value < _LARGEST_BUFFET):
+            if not infer and (not is_number(value) or not 0 < value < _LARGEST_BUFFET):
                 raise ValueError(
                     f"{name} must be a positive number below {_LARGEST_BUFFET:g}, or 'infer'. Got {value!r}."
                 )
-        if not _is_number(self.spike) or not 0 <= self.spike < 1:
+        if not is_number(self.spike) or not 0 <= self.spike < 1:
             raise ValueError(f"spike must lie in [0, 1). Got {self.spike!r}.")
         _positive("birth_scale", self.birth_scale)
         if not isinstance(self.priors, Priors):

@@ -25,6 +25,7 @@ from nsfa.pl.shared import (
     within,
 )
 from nsfa.posterior.consensus import Consensus
+from nsfa.posterior.shares import EFFECT
 
 FDR = 0.05
 
@@ -62,7 +63,8 @@ def top_features(model: Any, factor: int, n: int = 20, *, ax: Axes | None = None
     ax.set_ylim(len(top) - 0.4, -0.6)
     name_ticks(ax, [consensus.feature_names[d] for d in top])
     ax.set_xlabel(f"loading: posterior mean and {100 * consensus.level:.0f} % interval")
-    title = f"Factor {factor}: top {len(top)} features ({len(consensus.genes(factor, FDR)):,} at {FDR:.0%} FDR)"
+    core, every = (len(consensus.genes(factor, FDR, effect)) for effect in (EFFECT, 0))
+    title = f"Factor {factor}: top {len(top)} features ({every:,} at {FDR:.0%} FDR, {core:,} core)"
     ax.set_title(title.replace("%", " %"), loc="left", fontsize=10)
     bar = ax.figure.colorbar(dots, ax=ax, pad=0.02, label="P(in factor)")
     bar.ax.tick_params(labelsize=TICK_SIZE)
@@ -72,7 +74,7 @@ def top_features(model: Any, factor: int, n: int = 20, *, ax: Axes | None = None
 def inclusion_curve(model: Any, factors: Sequence[int] | None = None, *, ax: Axes | None = None) -> Axes:
     """Inclusion probabilities of every factor's features, sorted: a steep fall means a clear-cut set.
 
-    A dot on each curve ends the list whose expected share of wrong members is 5 % (``Consensus.genes``).
+    A dot on each curve ends the list whose expected share of wrong members is 5 % (``Consensus.genes`` with effect=0).
 
     Parameters
     ----------
@@ -113,7 +115,7 @@ def inclusion_curve(model: Any, factors: Sequence[int] | None = None, *, ax: Axe
 
 def _curve(ax: Axes, consensus: Consensus, factor: int, colour: Any, few: bool) -> None:
     falling = np.sort(consensus.inclusion[:, factor])[::-1]
-    size = len(consensus.genes(factor, FDR))
+    size = len(consensus.genes(factor, FDR, effect=0))
     label = f"factor {factor} ({size:,} features)" if few else None
     ax.plot(np.arange(1, len(falling) + 1), falling, color=colour, lw=1.6 if few else 0.7, label=label)
     if size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,11 @@ import numpy as np
 from nsfa.draws import Draw
 from nsfa.draws.draw import SUBSTANTIAL
 from nsfa.kernels import Bools, Floats, Ints, Kernels
-from nsfa.posterior.align import Alignment, blocks, evenly, side_by_side
-from nsfa.posterior.factors import IN_CHAIN, Block, FactorChecks, check_factors, trace_factors
+from nsfa.model.spec import is_number
+from nsfa.posterior.align import Alignment, evenly
+from nsfa.posterior.factors import IN_CHAIN, FactorChecks, check_factors, trace_factors
 from nsfa.posterior.project import sample_moments
+from nsfa.posterior.shares import EFFECT, Block, Shares, aligned_blocks
 
 if TYPE_CHECKING:
     from nsfa.data import Observed
@@ -43,6 +45,9 @@ class Consensus:
         Posterior mean and central interval of probability ``level`` of each loading, in the user's units.
     inclusion : (n_features, K)
         Share of those draws in which the loading is active: P(z = 1).
+    relevance : (n_features, K)
+        Share of those draws in which the factor explains at least 5 % of the feature's variance: g² / (Σ_k g² + ψ) ≥
+        0.05, with all factors of the draw in the sum.
     support : (K,)
         Share of all draws that contain the factor.
     chain_support : (chains, K)
@@ -57,6 +62,8 @@ class Consensus:
         Each factor's column of the alignment's pivot, and whether it was turned over.
     checks : FactorChecks or None
         How far the chains agree on each factor; None where that is not known.
+    shares : Shares, optional
+        The draws, from which ``probability`` takes shares of the variance other than 5 %.
     """
 
     loadings: Floats
@@ -64,6 +71,7 @@ class Consensus:
     upper: Floats
     level: float
     inclusion: Floats
+    relevance: Floats
     support: Floats
     chain_support: Floats
     variance_explained: Floats
@@ -73,6 +81,7 @@ class Consensus:
     pivot: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     sign: Floats = field(default_factory=lambda: np.zeros(0))
     checks: FactorChecks | None = None
+    shares: Shares | None = field(default=None, repr=False, compare=False)
 
     @property
     def n_factors(self) -> int:
@@ -95,29 +104,55 @@ class Consensus:
         """Which factors are minor (K,): below 0.1 % of the variance, or of three features or fewer."""
         return (self.variance_explained < MINOR_SHARE) | (self.sizes <= MINOR_GENES)
 
-    def genes(self, factor: int, fdr: float = 0.05) -> Ints:
+    def probability(self, effect: float = EFFECT) -> Floats:
+        """Probability (n_features, K) that a factor explains at least the share ``effect`` of a feature's variance.
+
+        At 0.05 it is ``relevance``, and at 0 ``inclusion``: that the loading is not zero. Any other share takes a pass
+        over all draws, O(n_features K draws); the last one asked for is kept.
+        """
+        if not is_number(effect) or not 0 <= effect < 1:
+            raise ValueError(
+                f"effect must be a share of the variance, at least 0 and below 1. Got {effect!r}; 5 % is 0.05."
+            )
+        if effect in (0, EFFECT):
+            return self.relevance if effect else self.inclusion
+        if self.shares is None:
+            raise ValueError(
+                f"effect must be 0 or {EFFECT} where there are no draws to take other shares from. Got {effect!r}; "
+                "use the consensus of a posterior."
+            )
+        return self.shares.probability(effect)
+
+    def genes(self, factor: int, fdr: float = 0.05, effect: float = EFFECT) -> Ints:
         """Features of one factor at a Bayesian false-discovery rate, most certain first.
 
-        The longest list, by falling inclusion probability, whose expected share of wrong members, mean of (1 − P(z =
-        1)), is at most ``fdr``.
+        Parameters
+        ----------
+        factor
+            Number of the factor, from 0.
+        fdr
+            Expected share of wrong members, mean of (1 − probability); the longest such list by falling probability.
+        effect
+            Which members are right: those of whose variance the factor explains at least this share. 0.05 gives the
+            factor's core, 0 everything whose loading is not zero. For other shares see ``probability``.
         """
         if not 0 < fdr < 1:
             raise ValueError(f"fdr must lie between 0 and 1. Got {fdr!r}.")
-        inclusion = self.inclusion[:, factor]
-        order = np.lexsort((-np.abs(self.loadings[:, factor]), -inclusion))
-        error = np.cumsum(1.0 - inclusion[order]) / np.arange(1, len(order) + 1)
-        return order[: int(np.searchsorted(error, fdr, side="right"))]
+        probability = self.probability(effect)[:, factor]
+        order = by_certainty(probability, self.loadings[:, factor])
+        return order[: discoveries(probability[order], fdr)]
 
     def summary(self) -> Any:
         """A pandas DataFrame with a row per factor.
 
         Support; chains that have it; verdict, agreement, rhat and ess, see ``FactorChecks``; variance explained;
-        whether the factor is minor; features at 5 % FDR, and the first of them.
+        whether the factor is minor; ``n_core``, features of whose variance it explains at least 5 %, and
+        ``n_features``, all of its own, both at 5 % FDR; the first of the core, or of all where there is no core.
         """
         import pandas as pd
 
-        lists = [self.genes(k) for k in range(self.n_factors)]
-        top = [", ".join(self.feature_names[d] for d in genes[:5]) for genes in lists]
+        core, every = ([self.genes(k, effect=effect) for k in range(self.n_factors)] for effect in (EFFECT, 0))
+        first = [own if len(own) else others for own, others in zip(core, every, strict=True)]
         return pd.DataFrame(
             {
                 "support": self.support,
@@ -125,29 +160,23 @@ class Consensus:
                 **({} if self.checks is None else vars(self.checks)),
                 "variance_explained": self.variance_explained,
                 "minor": self.minor,
-                "n_features": [len(genes) for genes in lists],
-                "top_features": top,
+                "n_core": [len(genes) for genes in core],
+                "n_features": [len(genes) for genes in every],
+                "top_features": [", ".join(self.feature_names[d] for d in genes[:5]) for genes in first],
             },
             index=pd.RangeIndex(self.n_factors, name="factor"),
         )
 
 
-def _aligned(draws: Sequence[Draw], which: Ints, alignment: Alignment, keep: Ints) -> Iterator[Block]:
-    """Loadings of the draws ``which``, rotated, with the columns ``keep`` of the pivot in order, block by block."""
-    # the last place is for factors that are none of the pivot's, whose number is −1
-    place = np.full(alignment.pivot.shape[1] + 1, -1)
-    place[keep] = np.arange(len(keep))
-    for block in blocks(draws, which, least=max(len(keep), 1)):
-        g = side_by_side([draws[i] for i in block], [alignment.rotation[i] for i in block])
-        where = place[np.concatenate([alignment.factor[i] for i in block])]
-        draw = np.repeat(np.arange(len(block)), [draws[i].n_factors for i in block])
-        own = np.flatnonzero(where >= 0)
-        sign = np.concatenate([alignment.sign[i] for i in block])[own]
-        out = np.zeros((len(g), len(block) * len(keep)))
-        out[:, draw[own] * len(keep) + where[own]] = g[:, own] * sign
-        there = np.zeros((len(block), len(keep)), dtype=np.bool_)
-        there[draw[own], where[own]] = True
-        yield block, out.reshape(len(g), len(block), len(keep)), there
+def by_certainty(probability: Floats, loadings: Floats) -> Ints:
+    """All features, by falling probability; of equal ones the larger loading comes first."""
+    return np.lexsort((-np.abs(loadings), -probability))
+
+
+def discoveries(probability: Floats, fdr: float) -> int:
+    """How many of these probabilities, which fall, a list has whose expected share of errors is at most ``fdr``."""
+    error = np.cumsum(1.0 - probability) / np.arange(1, len(probability) + 1)
+    return int(np.searchsorted(error, fdr, side="right"))
 
 
 def build(
@@ -163,19 +192,20 @@ def build(
     draws = [draw for chain in chains for draw in chain]
     support = alignment.support()
     keep = np.flatnonzero(support.mean(axis=0) > min_support)
-    aligned: Iterable[Block] = _aligned(draws, np.arange(len(draws)), alignment, keep)
-    if 8 * len(draws) * draws[0].shape[0] * len(keep) <= CACHE_BYTES:
+    aligned: Iterable[Block] = aligned_blocks(draws, np.arange(len(draws)), alignment, keep)
+    if 8 * len(draws) * draws[0].shape[0] * (len(keep) + 1) <= CACHE_BYTES:
         aligned = list(aligned)
     traces = trace_factors(draws, len(chains), len(keep), aligned)
     count = traces.there.sum(axis=(0, 1))
-    mean, inclusion, share = traces.sums.sum(axis=0) / count, traces.active / count, traces.share.mean(axis=(0, 1))
+    mean, inclusion, relevance = (part / count for part in (traces.sums.sum(axis=0), traces.active, traces.relevant))
+    share = traces.share.mean(axis=(0, 1))
     # the largest mean loading is positive, and the factor that explains most comes first
     sign = np.where(mean[np.abs(mean).argmax(axis=0), np.arange(len(keep))] < 0, -1.0, 1.0)
     order = np.argsort(-share, kind="stable")
     tail = (1 - level) / 2
     some = evenly(len(draws), max(INTERVAL_BYTES // (4 * max(int((inclusion > tail).sum()), 1)), 50))
     if len(some) < len(draws) or not isinstance(aligned, list):
-        aligned = _aligned(draws, some, alignment, keep)
+        aligned = aligned_blocks(draws, some, alignment, keep)
     lower, upper = _intervals(aligned, len(some), inclusion, tail)
     # adding 0 makes −0 a plain zero
     lower, upper = np.where(sign > 0, lower, -upper) + 0.0, np.where(sign > 0, upper, -lower) + 0.0
@@ -186,6 +216,7 @@ def build(
         upper=data.to_user(upper)[:, order],
         level=level,
         inclusion=data.to_user(inclusion, power=0)[:, order],
+        relevance=data.to_user(relevance, power=0)[:, order],
         support=traces.there.mean(axis=(0, 1))[order],
         chain_support=traces.there.mean(axis=1)[:, order],
         variance_explained=share[order],
@@ -195,6 +226,7 @@ def build(
         pivot=keep[order],
         sign=sign[order],
         checks=check_factors(traces, preview).taken(order),
+        shares=Shares(data, draws, alignment, keep[order]),
     )
 
 
@@ -206,7 +238,7 @@ def _intervals(aligned: Iterable[Block], n_draws: int, inclusion: Floats, tail: 
         return lower, upper
     values, present = np.empty((n_draws, len(rows)), dtype=np.float32), np.empty((n_draws, inclusion.shape[1]), bool)
     first = 0
-    for block, g, there in aligned:
+    for block, g, there, _ in aligned:
         last = first + len(block)
         values[first:last], present[first:last] = g[rows, :, columns].T, there
         first = last
@@ -222,7 +254,7 @@ def _intervals(aligned: Iterable[Block], n_draws: int, inclusion: Floats, tail: 
 def aligned_draws(data: Observed, draws: Sequence[Draw], alignment: Alignment, consensus: Consensus) -> Floats:
     """Loadings of every draw on the consensus factors, (draws, n_features, K), in the user's units."""
     out = np.empty((len(draws), data.n_features, consensus.n_factors))
-    for block, g, _ in _aligned(draws, np.arange(len(draws)), alignment, consensus.pivot):
+    for block, g, _, _ in aligned_blocks(draws, np.arange(len(draws)), alignment, consensus.pivot):
         out[block] = data.to_user(g * consensus.sign).transpose(1, 0, 2)
     return out
 

@@ -11,6 +11,7 @@ import numpy as np
 from nsfa.draws import Draw
 from nsfa.kernels import Bools, Floats, Ints
 from nsfa.posterior.diagnostics import TOO_FEW_DRAWS, ess_bulk, split_rhat
+from nsfa.posterior.shares import EFFECT, Block, reaching
 
 SETTLED, UNSETTLED, SOME_CHAINS, NOT_JUDGED = "settled", "unsettled", "some chains", "not judged"
 # A chain has a factor that more than this share of its draws contain; a settled one is in the larger share of every
@@ -22,19 +23,18 @@ LEAST_AGREEMENT = 0.95
 # Limits of R-hat and effective draws for one factor: a picture of it needs less than the averages of all draws.
 FACTOR_RHAT, FACTOR_ESS = 1.1, 50.0
 
-# Some draws, their aligned loadings (D, draws, K) on the model's scale, and which factors they contain (draws, K).
-Block = tuple[Ints, Floats, Bools]
-
 
 class Traces(NamedTuple):
     """What one pass over the aligned draws leaves of each factor.
 
-    Sums of its loadings per chain (chains, D, K); how often each loading is active (D, K); per draw (chains, draws, K),
-    whether the factor is there, its share of the variance, and its size, the number of features that use it.
+    Sums of its loadings per chain (chains, D, K); how often each loading is active, and how often the factor explains
+    5 % of the feature's variance (D, K); per draw (chains, draws, K), whether the factor is there, its share of the
+    variance, and its size, the number of features that use it.
     """
 
     sums: Floats
     active: Ints
+    relevant: Ints
     there: Bools
     share: Floats
     size: Ints
@@ -78,22 +78,24 @@ class FactorChecks:
 def trace_factors(draws: Sequence[Draw], n_chains: int, n_factors: int, aligned: Iterable[Block]) -> Traces:
     """Gather the traces of all factors, block by block; blocks are in the order of the draws."""
     n_draws, n_features = len(draws) // n_chains, draws[0].shape[0]
-    sums, active = np.zeros((n_chains, n_features, n_factors)), np.zeros((n_features, n_factors), dtype=np.int64)
+    sums = np.zeros((n_chains, n_features, n_factors))
+    active, relevant = np.zeros((2, n_features, n_factors), dtype=np.int64)
     there = np.zeros((len(draws), n_factors), dtype=np.bool_)
     share, size = np.zeros(there.shape), np.zeros(there.shape, dtype=np.int64)
-    for block, g, found in aligned:
+    for block, g, found, variance in aligned:
         total = [draws[i].scalars["loading_power"] + (1.0 / draws[i].noise_precision).sum() for i in block]
         there[block] = found
         share[block] = np.einsum("dnk,dnk->nk", g, g) / np.array(total)[:, None]
         nonzero = g != 0
         size[block] = np.count_nonzero(nonzero, axis=0)
         active += np.count_nonzero(nonzero, axis=1)
+        relevant += reaching(g, variance, EFFECT)
         # a block may end in another chain than it began in
         edges = np.flatnonzero(np.diff(block // n_draws)) + 1
         for first, part in zip([0, *edges], np.split(g, edges, axis=1), strict=True):
             sums[block[first] // n_draws] += part.sum(axis=1)
     shape = (n_chains, n_draws, n_factors)
-    return Traces(sums, active, there.reshape(shape), share.reshape(shape), size.reshape(shape))
+    return Traces(sums, active, relevant, there.reshape(shape), share.reshape(shape), size.reshape(shape))
 
 
 def check_factors(traces: Traces, preview: bool = False) -> FactorChecks:

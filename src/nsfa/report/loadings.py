@@ -8,13 +8,13 @@ import numpy as np
 
 from nsfa.kernels import Floats, Ints
 from nsfa.posterior import Posterior
-from nsfa.posterior.consensus import Consensus
+from nsfa.posterior.consensus import Consensus, by_certainty, discoveries
 from nsfa.reading import block_order, likely_loadings
 from nsfa.report import pack
 
-# A gene less probable than this in a factor is not listed for it.
+# A gene less probable than this in a factor, or in its core, is not listed for it.
 LEAST_INCLUSION = 0.05
-# Entries (gene, factor) in the page at most: about 7 MB.
+# Entries (gene, factor) in the page at most: about 8 MB.
 MOST_ENTRIES = 500_000
 MOST_ROWS = 2000
 RATES = (0.01, 0.05, 0.1, 0.2)
@@ -23,54 +23,80 @@ RATES = (0.01, 0.05, 0.1, 0.2)
 def gene_lists(consensus: Consensus) -> dict[str, Any]:
     """Every factor's genes, most certain first; ``complete`` says whether none were dropped to keep the page small.
 
-    The order is that of ``Consensus.genes``, so that the list at a false-discovery rate is the beginning of it;
-    ``cuts`` says where each ends.
+    The order is that of ``Consensus.genes`` with effect 0, so that the list at a false-discovery rate is the beginning
+    of it; ``cuts`` says where each ends. ``core`` has the same for core genes, as places in the factor's list.
     """
-    lists = [_certain(consensus, k) for k in range(consensus.n_factors)]
-    length = _lengths(consensus, lists)
-    complete = length == [len(own) for own in lists]
-    lists = [own[:n] for own, n in zip(lists, length, strict=True)]
+    core = [_certain(consensus, k, consensus.relevance) for k in range(consensus.n_factors)]
+    lists = [_certain(consensus, k, consensus.inclusion, own) for k, own in enumerate(core)]
+    kept = _kept(consensus, lists, core)
+    start = np.cumsum([0, *map(len, kept)])
     values = [consensus.loadings, consensus.lower, consensus.upper]
     step = np.array([max(pack.step_of(v[:, k]) for v in values) for k in range(consensus.n_factors)])
-    gene = np.concatenate([np.zeros(0, np.int64), *lists])
-    factor = np.repeat(np.arange(len(lists)), length)
+    gene = np.concatenate([np.zeros(0, np.int64), *kept])
+    factor = np.repeat(np.arange(len(kept)), np.diff(start))
     loading, lower, upper = (pack.array(pack.steps(v[gene, factor], step[factor]), "int16") for v in values)
     return {
-        "start": np.cumsum([0, *length]).tolist(),
+        "start": start.tolist(),
         "gene": pack.indices(gene, len(consensus.feature_names)),
         "loading": loading,
         "lower": lower,
         "upper": upper,
         "inclusion": pack.shares(consensus.inclusion[gene, factor]),
+        "relevance": pack.shares(consensus.relevance[gene, factor]),
         "step": step.tolist(),
-        "cuts": {f"{rate:g}": [_cut(consensus, k, own, rate) for k, own in enumerate(lists)] for rate in RATES},
-        "complete": complete,
+        "cuts": _cuts(consensus.inclusion, lists, kept),
+        "core": _places(consensus, core, kept),
+        "complete": len(gene) == sum(map(len, lists)),
     }
 
 
-def _certain(consensus: Consensus, k: int) -> Ints:
-    """Genes of one factor by falling certainty: all that are not improbable, and all of the longest list."""
-    inclusion = consensus.inclusion[:, k]
-    order = np.lexsort((-np.abs(consensus.loadings[:, k]), -inclusion))
-    return order[: max(_cut(consensus, k, order, RATES[-1]), np.count_nonzero(inclusion >= LEAST_INCLUSION))]
+def _certain(consensus: Consensus, k: int, probability: Floats, also: Ints | None = None) -> Ints:
+    """Genes of one factor by falling probability (n_features, K): all that are not improbable, and the longest list.
+
+    As many more as it takes to have those of ``also``, too.
+    """
+    order = by_certainty(probability[:, k], consensus.loadings[:, k])
+    falling = probability[order, k]
+    last = 0 if also is None else int(np.flatnonzero(np.isin(order, also)).max(initial=-1)) + 1
+    return order[: max(discoveries(falling, RATES[-1]), np.count_nonzero(falling >= LEAST_INCLUSION), last)]
 
 
-def _cut(consensus: Consensus, k: int, genes: Ints, rate: float) -> int:
-    """How many genes, in the order of certainty, a list at this false-discovery rate has."""
-    error = np.cumsum(1.0 - consensus.inclusion[genes, k]) / np.arange(1, len(genes) + 1)
-    return int(np.searchsorted(error, rate, side="right"))
+def _cuts(probability: Floats, lists: list[Ints], kept: list[Ints]) -> dict[str, list[int]]:
+    """How many of every factor's kept genes are in its list at each false-discovery rate."""
+    out = {}
+    for rate in RATES:
+        found = [own[: discoveries(probability[own, k], rate)] for k, own in enumerate(lists)]
+        out[f"{rate:g}"] = [int(np.isin(own, some).sum()) for own, some in zip(found, kept, strict=True)]
+    return out
 
 
-def _lengths(consensus: Consensus, lists: list[Ints]) -> list[int]:
-    """How many genes of each list to keep: of too many in all, the most certain and then the strongest."""
+def _places(consensus: Consensus, core: list[Ints], kept: list[Ints]) -> dict[str, Any]:
+    """Core genes of every factor, most certain first, as places among its kept genes."""
+    places = []
+    for own, some in zip(core, kept, strict=True):
+        place = np.full(len(consensus.feature_names), -1)
+        place[some] = np.arange(len(some))
+        places.append(place[own][place[own] >= 0])
+    size = max(map(len, kept), default=0)
+    return {
+        "start": np.cumsum([0, *map(len, places)]).tolist(),
+        "place": pack.indices(np.concatenate([np.zeros(0, np.int64), *places]), size),
+        "cuts": _cuts(consensus.relevance, core, kept),
+    }
+
+
+def _kept(consensus: Consensus, lists: list[Ints], core: list[Ints]) -> list[Ints]:
+    """The genes of each list to keep: of too many in all, core genes, then the most certain, then the strongest."""
     if sum(map(len, lists)) <= MOST_ENTRIES:
-        return [len(own) for own in lists]
+        return lists
     size = np.abs(consensus.loadings)
     # certainty first: draws are too few to tell inclusions apart that differ by less than this
     rank = consensus.inclusion + 1e-6 * size / np.maximum(size.max(axis=0), np.finfo(float).tiny)
+    for k, own in enumerate(core):
+        rank[own[: discoveries(consensus.relevance[own, k], RATES[-1])], k] += 1.0
     ranks = [rank[own, k] for k, own in enumerate(lists)]
     least = np.partition(np.concatenate(ranks), -MOST_ENTRIES)[-MOST_ENTRIES]
-    return [int(np.count_nonzero(own >= least)) for own in ranks]
+    return [own[enough >= least] for own, enough in zip(lists, ranks, strict=True)]
 
 
 def heatmap(consensus: Consensus, spread: Floats) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nsfa.draws.draw import SUBSTANTIAL
-from nsfa.enrichment import GeneSets, enrich
+from nsfa.enrichment import METHODS, GeneSets, best_sets, enrich_both
 from nsfa.kernels import Ints
 from nsfa.posterior import Posterior
 from nsfa.posterior.align import evenly
@@ -29,8 +29,9 @@ TRACES = {
     "covariance_norm": "covariance ‖GGᵀ‖",
 }
 MOST_TRACE_POINTS = 1000
-# enriched sets in the page: the best of each factor
+# enriched sets in the page: the best of each factor and method
 MOST_SETS = 25
+SET_FDR = 0.05
 TOP_GENES = 8
 
 
@@ -40,6 +41,7 @@ def write_report(
     *,
     annotations: Any = None,
     gene_sets: GeneSets | None = None,
+    enrichment: Any = None,
     settings: dict[str, Any] | None = None,
     title: str | None = None,
 ) -> None:
@@ -55,6 +57,8 @@ def write_report(
         A row per sample in the order of the fitted table; columns of labels or numbers; the index names the samples.
     gene_sets
         Names and genes, or the path of a GMT file: adds a table of enriched sets (see ``nsfa.enrichment.enrich``).
+    enrichment : DataFrame, optional
+        The table of ``nsfa.enrichment.enrich_both``, in place of ``gene_sets``, where it is there already.
     settings
         Further names and values for the table of settings, shown first.
     title
@@ -64,17 +68,19 @@ def write_report(
     if not hasattr(posterior, "consensus"):
         raise TypeError(f"posterior must be a Posterior or a fitted estimator. Got {type(posterior).__name__}.")
     frame = samples.check_annotations(annotations, posterior.data.shape[1])
-    _write(Path(path), render(posterior, frame, gene_sets, settings, title))
+    if enrichment is None and gene_sets is not None:
+        enrichment = enrich_both(posterior.consensus(), gene_sets)
+    _write(Path(path), render(posterior, frame, enrichment, settings, title))
 
 
 def render(
-    posterior: Posterior, frame: Any, gene_sets: GeneSets | None, settings: dict[str, Any] | None, title: str | None
+    posterior: Posterior, frame: Any, enrichment: Any, settings: dict[str, Any] | None, title: str | None
 ) -> str:
     """The whole page as text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     consensus, diagnostics = posterior.consensus(), posterior.diagnostics()
-    enriched = None if gene_sets is None else _enriched(posterior, consensus, gene_sets)
+    enriched = None if enrichment is None else _enriched(enrichment)
     data = {**_data(posterior, consensus, frame), "enrichment": enriched}
     page = Environment(loader=PackageLoader("nsfa.report", "parts"), autoescape=True, undefined=StrictUndefined)
     return page.get_template("page.html.j2").render(
@@ -82,7 +88,7 @@ def render(
         verdict=words.verdict(posterior, diagnostics),
         findings=words.findings(posterior, consensus),
         facts=words.facts(posterior, consensus, diagnostics),
-        factors=_factor_rows(consensus),
+        factors=_factor_rows(consensus, enrichment),
         minor_words=f"below {percent(MINOR_SHARE)} of the variance, or {MINOR_GENES} genes or fewer",
         substantial=SUBSTANTIAL,
         agreement=LEAST_AGREEMENT,
@@ -157,12 +163,13 @@ def _traces(posterior: Posterior) -> list[dict[str, Any]]:
     return out
 
 
-def _factor_rows(consensus: Consensus) -> list[dict[str, Any]]:
-    """The table of factors: how often each is found, how much it explains, and its first genes."""
+def _factor_rows(consensus: Consensus, enrichment: Any) -> list[dict[str, Any]]:
+    """The table of factors: how often each is found, how much it explains, its first genes and its best gene set."""
     out = []
+    best = {} if enrichment is None else _best(enrichment)
     for k in range(consensus.n_factors):
-        genes = consensus.genes(k)
-        top = [(consensus.feature_names[d], consensus.loadings[d, k] < 0) for d in genes[:TOP_GENES]]
+        core, genes = consensus.genes(k), consensus.genes(k, effect=0)
+        first = (core if len(core) else genes)[:TOP_GENES]
         found = consensus.chain_support[:, k] > IN_CHAIN
         row = {
             "number": k,
@@ -171,26 +178,34 @@ def _factor_rows(consensus: Consensus) -> list[dict[str, Any]]:
             "support": float(consensus.support[k]),
             "chains": f"{found.sum()} of {len(found)}",
             "variance": float(consensus.variance_explained[k]),
+            "n_core": len(core),
             "n_genes": len(genes),
-            "top": top,
+            "top": [(consensus.feature_names[d], consensus.loadings[d, k] < 0) for d in first],
+            "best": best.get(k),
         }
         out.append(row)
     return out
 
 
-def _enriched(posterior: Posterior, consensus: Consensus, gene_sets: GeneSets) -> dict[str, Any]:
-    """The best gene sets of every factor; by ranks of the loadings where every gene is in every factor."""
-    method = "rank" if posterior.spec.pattern == "dense" else "hypergeometric"
-    table = enrich(consensus, gene_sets, method=method)
-    tested = len(table)
-    table = table[table["overlap"] > 0].groupby("factor").head(MOST_SETS)
-    effect = "score" if method == "rank" else "odds_ratio"
-    columns = ["factor", "gene_set", "overlap", "set_size", "list_size", effect, "direction", "p", "fdr", "genes"]
-    values = {name: table[name].tolist() for name in columns}
-    values[effect] = [value if np.isfinite(value) else None for value in values[effect]]
-    return {"method": method, "tested": tested, "effect": effect, "columns": values, "significant": int(
-        (table["fdr"] <= 0.05).sum()
-    )}  # fmt: skip
+def _best(enrichment: Any) -> dict[int, tuple[str, float]]:
+    """Name and FDR of each factor's best gene set, of those that stand out at all."""
+    best = best_sets(enrichment)
+    best = best[best["fdr"] <= SET_FDR]
+    return {int(k): (name, float(fdr)) for k, name, fdr in zip(best.index, best["gene_set"], best["fdr"], strict=True)}
+
+
+def _enriched(table: Any) -> dict[str, Any]:
+    """The best gene sets of every factor by either method; without an overlap a list says nothing for a set."""
+    tested = [int((table["method"] == method).sum()) for method in METHODS]
+    table = table[(table["overlap"] > 0) | (table["method"] == "rank")]
+    table = table.groupby(["factor", "method"]).head(MOST_SETS).sort_values(["factor", "fdr", "p"], kind="stable")
+    values = {name: table[name].tolist() for name in table.columns}
+    # JSON has neither: infinite odds where the list lies within the set, none where either has all genes
+    for name in ("odds_ratio", "score"):
+        values[name] = [None if np.isnan(value) else value if value < np.inf else "inf" for value in values[name]]
+    found = table[table["fdr"] <= SET_FDR]["method"]
+    significant = [int((found == method).sum()) for method in METHODS]
+    return {"tested": tested, "significant": significant, "columns": values}
 
 
 def _write(path: Path, text: str) -> None:

@@ -186,7 +186,10 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
             f"{FACTOR_RHAT} and {FACTOR_ESS:.0f} or more effective draws of their size and share of the variance."
         )
     if spec.pattern != "dense" and consensus.n_factors:
-        sentences.append("Genes were assigned to factors at a Bayesian false-discovery rate of 5 %.")
+        sentences.append(
+            "Genes were assigned to factors at a Bayesian false-discovery rate of 5 %; a factor's core genes are those "
+            "for which it explains at least 5 % of the gene's variance."
+        )
     return " ".join(sentences)
 
 

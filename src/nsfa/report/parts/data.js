@@ -30,23 +30,35 @@ function number(value, digits = 3) {
 const percent = (share) => `${share >= 0.0995 || share === 0 ? (100 * share).toFixed(0) : (100 * share).toFixed(1)} %`;
 
 // The genes of all factors, one after the other; factor k has entries start[k] to start[k + 1], most certain first.
+// In core the same entries, as far as they may be core genes, by their own certainty.
 const lists = (() => {
   const packed = page.entries;
   const out = { start: packed.start, step: packed.step, cuts: packed.cuts };
-  for (const name of ["gene", "loading", "lower", "upper", "inclusion"]) out[name] = decode(packed[name]);
+  for (const name of ["gene", "loading", "lower", "upper", "inclusion", "relevance"]) out[name] = decode(packed[name]);
+  out.core = { start: packed.core.start, cuts: packed.core.cuts, entry: Uint32Array.from(decode(packed.core.place)) };
   out.factor = new Uint16Array(out.gene.length);
   out.fdr = new Float32Array(out.gene.length);
+  out.coreFdr = new Float32Array(out.gene.length).fill(NaN);
+  out.isCore = new Uint8Array(out.gene.length);
   for (let k = 0; k < nFactors; k++) {
+    out.factor.fill(k, out.start[k], out.start[k + 1]);
     for (let e = out.start[k], wrong = 0; e < out.start[k + 1]; e++) {
-      out.factor[e] = k;
       wrong += 1 - out.inclusion[e] / 65535;
       out.fdr[e] = wrong / (e - out.start[k] + 1);
+    }
+    const { start, entry, cuts } = out.core;
+    for (let i = start[k], wrong = 0; i < start[k + 1]; i++) {
+      entry[i] += out.start[k];
+      wrong += 1 - out.relevance[entry[i]] / 65535;
+      out.coreFdr[entry[i]] = wrong / (i - start[k] + 1);
+      out.isCore[entry[i]] = i - start[k] < cuts["0.05"][k] ? 1 : 0;
     }
   }
   return out;
 })();
 const valueOf = (name, e) => lists[name][e] * lists.step[lists.factor[e]];
 const inclusionOf = (e) => lists.inclusion[e] / 65535;
+const relevanceOf = (e) => lists.relevance[e] / 65535;
 const probability = (share) => (share > 0.9995 || share === 0 ? share.toFixed(0) : share.toFixed(3));
 
 function addOption(select, value, text) {

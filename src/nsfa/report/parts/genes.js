@@ -36,38 +36,48 @@ function geneColumns() {
     { title: `${Math.round(100 * page.level)} % interval`, number: true, value: (e) => valueOf("lower", e),
       text: (e) => `${number(valueOf("lower", e))} to ${number(valueOf("upper", e))}` },
   ];
-  if (page.dense) return columns;
+  const inclusion = { title: "P(in factor)", number: true, value: inclusionOf, text: (e) => probability(inclusionOf(e)), share: inclusionOf };
   return [...columns,
-    { title: "P(in factor)", number: true, value: inclusionOf, text: (e) => probability(inclusionOf(e)), share: inclusionOf },
-    { title: "FDR", number: true, value: (e) => lists.fdr[e], text: (e) => lists.fdr[e].toFixed(3) }];
+    { title: "P(≥ 5 %)", number: true, value: relevanceOf, text: (e) => probability(relevanceOf(e)), share: relevanceOf },
+    ...(page.dense ? [] : [inclusion]),
+    { title: "FDR", number: true, value: (e) => genes.fdr(e), text: (e) => genes.fdr(e).toFixed(3) }];
 }
 
 const genes = {
   start() {
     this.names = page.genes.map((name) => name.toLowerCase());
     this.factor = byId("gene-factor");
+    this.list = byId("gene-list");
     this.rate = byId("gene-rate");
     this.search = byId("gene-search");
-    const own = (k) => (page.dense ? "" : `, ${count(lists.cuts["0.05"][k], "gene")}`);
-    fillFactors(this.factor, (k) => `factor ${k} (${percent(page.variance[k])} of variance${own(k)})`);
+    const own = (k) => count(lists.core.cuts["0.05"][k], "core gene");
+    fillFactors(this.factor, (k) => `factor ${k} (${percent(page.variance[k])} of variance, ${own(k)})`);
     addOption(this.factor, ALL, "all factors");
-    if (this.rate) {
-      Object.keys(lists.cuts).forEach((rate) => addOption(this.rate, rate, `${100 * rate} %`));
-      addOption(this.rate, "1", "no limit");
-      this.rate.value = "0.05";
-    }
+    Object.keys(lists.cuts).forEach((rate) => addOption(this.rate, rate, `${100 * rate} %`));
+    addOption(this.rate, "1", "no limit");
+    this.rate.value = "0.05";
     this.table = new PagedTable(byId("gene-table"), geneColumns(), "Genes");
-    for (const control of [this.factor, this.rate, this.search]) control?.addEventListener("input", () => this.update());
+    for (const control of [this.factor, this.list, this.rate, this.search]) control.addEventListener("input", () => this.update());
     byId("gene-download").addEventListener("click", () => this.save(this.factor.value === ALL ? "all-factors" : `factor-${this.factor.value}`, this.table.order));
-    byId("all-download").addEventListener("click", () => this.save("all-genes", range(lists.gene.length)));
+    byId("all-download").addEventListener("click", () => this.save("all-genes", this.coreFirst()));
     document.querySelectorAll(".factor-table [data-factor]").forEach((button) => button.addEventListener("click", () => this.open(button.dataset.factor)));
     this.update();
   },
 
-  // entries of one factor at the chosen rate
-  entries(k) {
-    const cut = lists.cuts[this.rate?.value], from = lists.start[k];
-    return range(cut ? cut[k] : lists.start[k + 1] - from).map((i) => from + i);
+  // entries of one factor at the chosen rate, of its core or of all its genes
+  entries(k, core = this.list.value === "core") {
+    const { start, cuts, entry } = core ? lists.core : lists, cut = cuts[this.rate.value];
+    return range(cut ? cut[k] : start[k + 1] - start[k]).map((i) => (core ? entry[start[k] + i] : start[k] + i));
+  },
+
+  coreFirst() {
+    const all = range(lists.gene.length), key = (e) => 2 * lists.factor[e] + 1 - lists.isCore[e];
+    const core = (e) => (lists.isCore[e] ? lists.coreFdr[e] : 0);
+    return all.sort((a, b) => key(a) - key(b) || core(a) - core(b) || a - b);
+  },
+
+  fdr(e) {
+    return this.list.value === "core" ? lists.coreFdr[e] : lists.fdr[e];
   },
 
   update() {
@@ -75,13 +85,25 @@ const genes = {
     const found = (k) => (hit ? this.entries(k).filter((e) => hit[lists.gene[e]]) : this.entries(k));
     const all = this.factor.value === ALL;
     const rows = all ? range(nFactors).flatMap(found) : found(Number(this.factor.value));
-    const where = all ? "all factors" : `factor ${this.factor.value}`;
-    const rate = this.rate && this.rate.value !== "1" ? ` at a false-discovery rate of ${100 * this.rate.value} %` : "";
+    const where = all ? "all factors" : `factor ${this.factor.value}`, core = this.list.value === "core";
+    const rate = this.rate.value !== "1" ? ` at a false-discovery rate of ${100 * this.rate.value} %` : "";
     byId("gene-table").classList.toggle("one-factor", !all);
-    this.table.setRows(rows, `Genes of ${where}${rate}`);
-    const words = byId("gene-words");
-    words.textContent = `${all ? count(rows.length, "row") : count(rows.length, "gene")}${hit ? " found" : ""} in ${where}${rate}. `;
+    this.table.setRows(rows, `${core ? "Core genes" : "All genes"} of ${where}${rate}`);
+    const words = byId("gene-words"), what = `${core ? "core " : ""}${all ? "row" : "gene"}`;
+    words.textContent = `${count(rows.length, what)}${hit ? " found" : ""} in ${where}${rate}. `;
     if (hit) this.elsewhere(words, hit, found);
+    if (core) this.weaker(words, hit || this.names.map(() => true), all ? range(nFactors) : [Number(this.factor.value)]);
+  },
+
+  // how much more the full lists have of it, and a way there
+  weaker(words, hit, factors) {
+    const core = new Set(factors.flatMap((k) => this.entries(k, true)));
+    const more = factors.flatMap((k) => this.entries(k, false)).filter((e) => hit[lists.gene[e]] && !core.has(e)).length;
+    if (!more) return;
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", className: "link", textContent: `show all genes (${more.toLocaleString("en")} more, weaker)` });
+    button.addEventListener("click", () => { this.list.value = "all"; this.update(); });
+    words.append(" ", button);
   },
 
   // which other factors contain what was searched for
@@ -111,24 +133,27 @@ const genes = {
   },
 
   save(name, entries) {
-    const header = ["factor", "gene", "loading", "lower", "upper", ...(page.dense ? [] : ["inclusion_probability", "fdr"])];
-    const row = (e) => [lists.factor[e], page.genes[lists.gene[e]], valueOf("loading", e), valueOf("lower", e), valueOf("upper", e),
-      ...(page.dense ? [] : [inclusionOf(e), lists.fdr[e]])];
+    const header = ["factor", "gene", "core", "loading", "lower", "upper", "relevance", "core_fdr", ...(page.dense ? [] : ["inclusion_probability", "fdr"])];
+    const row = (e) => [lists.factor[e], page.genes[lists.gene[e]], Boolean(lists.isCore[e]), valueOf("loading", e), valueOf("lower", e), valueOf("upper", e),
+      relevanceOf(e), Number.isNaN(lists.coreFdr[e]) ? "" : lists.coreFdr[e], ...(page.dense ? [] : [inclusionOf(e), lists.fdr[e]])];
     download(`${name}.csv`, [header, ...entries.map(row)]);
   },
 };
 
 const sets = {
   start() {
-    const { columns, effect } = page.enrichment;
+    const { columns } = page.enrichment;
     const column = (name) => (row) => columns[name][row];
     const small = (name) => (row) => number(columns[name][row], 2);
+    const byRank = (row) => columns.method[row] === "rank";
+    const effect = (row) => columns[byRank(row) ? "score" : "odds_ratio"][row];
+    const size = (row) => ({ inf: Infinity, null: -1 })[effect(row)] ?? effect(row);
     const shown = [
       { title: "factor", number: true, value: column("factor"), text: column("factor") },
       { title: "gene set", value: column("gene_set"), text: column("gene_set") },
       { title: "shared", number: true, value: column("overlap"), text: (row) => `${columns.overlap[row]} of ${columns.set_size[row]}` },
-      { title: effect.replace("_", " "), number: true, value: (row) => columns[effect][row] ?? Infinity,
-        text: (row) => (columns[effect][row] === null ? "∞" : number(columns[effect][row])) },
+      { title: "test", number: true, value: size,
+        text: (row) => `${byRank(row) ? "ranks: score" : "core: odds"} ${({ inf: "∞", null: "–" })[effect(row)] ?? number(effect(row))}` },
       { title: "direction", value: column("direction"), text: (row) => ({ "+": "up", "-": "down", both: "both" })[columns.direction[row]] },
       { title: "p", number: true, value: column("p"), text: small("p") },
       { title: "FDR", number: true, value: column("fdr"), text: small("fdr") },
@@ -137,17 +162,19 @@ const sets = {
     this.table = new PagedTable(byId("set-table"), shown, "Gene sets, the best of each factor first", 15);
     addOption(byId("set-factor"), ALL, "all factors");
     fillFactors(byId("set-factor"), (k) => `factor ${k}`);
-    for (const id of ["set-factor", "set-search"]) byId(id).addEventListener("input", () => this.update());
+    for (const id of ["set-factor", "set-method", "set-search"]) byId(id).addEventListener("input", () => this.update());
     byId("set-download").addEventListener("click", () => {
       const names = Object.keys(columns);
-      download("gene-sets.csv", [names, ...this.table.order.map((row) => names.map((name) => columns[name][row] ?? "inf"))]);
+      download("gene-sets.csv", [names, ...this.table.order.map((row) => names.map((name) => columns[name][row]))]);
     });
     this.update();
   },
 
   update() {
     const { columns } = page.enrichment, factor = byId("set-factor").value, match = matcher(byId("set-search").value);
+    const method = byId("set-method").value;
     this.table.setRows(range(columns.factor.length).filter((row) => (factor === ALL || columns.factor[row] === Number(factor))
+      && (method === ALL || columns.method[row] === method)
       && (!match || match(columns.gene_set[row].toLowerCase()) || match(columns.genes[row].toLowerCase()))));
   },
 };

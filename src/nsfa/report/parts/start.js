@@ -35,6 +35,6 @@ if (nFactors) {
   genes.start();
   scores.start();
 }
-if (page.enrichment?.tested) sets.start();
+if (page.enrichment?.columns.factor.length) sets.start();
 waiting.sort((a, b) => byId(a.id).getBoundingClientRect().top - byId(b.id).getBoundingClientRect().top);
 requestAnimationFrame(() => setTimeout(drawRest));
