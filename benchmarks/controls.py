@@ -1,6 +1,6 @@
 """What a default fit finds where the answer is known: ``NSFA_DATA_DIR=… python -m benchmarks.controls``.
 
-    python -m benchmarks.controls [--only TEXT ...] [--seed 0] [-o DIRECTORY]
+    python -m benchmarks.controls [--only TEXT ...] [--without TEXT ...] [--seed 0] [-o DIRECTORY]
 
 Tables of noise, of planted factors, and real ones whose genes were shuffled, genes × samples. A row says how many
 factors a draw has (K), how many of five genes or more (``substantial``; ``per start``, the same for each chain, which
@@ -123,12 +123,13 @@ def row(name: str, control: Control, seed: int, **settings: object) -> dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[""], help="controls whose names contain one of these")
+    parser.add_argument("--without", nargs="*", default=[], help="none whose names contain one of these")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--out", type=Path, help="keep the rows in this folder")
     arguments = parser.parse_args()
     path = arguments.out and arguments.out / "controls.csv"
     for name, make in tables(arguments.seed):
-        if not any(part in f"{name} " for part in arguments.only):
+        if not any(part in name for part in arguments.only) or any(part in name for part in arguments.without):
             continue
         try:
             control = make()

@@ -30,7 +30,7 @@ _CARRIED = ("number", "seconds")
 SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
 # Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK``
 # / ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
-TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 150, 100, 150_000_000
+TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 150, 100, 1_000_000_000
 # A preview keeps one draw where the run would keep so many.
 PREVIEW = 20
 

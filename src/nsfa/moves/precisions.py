@@ -38,9 +38,9 @@ def update_precision_element(state: State, stats: Stats, spec: ModelSpec, rng: G
 
 def loading_squares(state: State) -> Floats:
     """Σ_d g_dk² of every factor (K,), in units of the features' noise where slabs are relative."""
-    if not state.relative:
-        return np.einsum("dk,dk->k", state.loadings, state.loadings)
-    return np.einsum("dk,dk,d->k", state.loadings, state.loadings, state.noise_precision, optimize=True)
+    unit = state.noise_precision if state.relative else np.ones(len(state.loadings))
+    out: Floats = np.einsum("dk,dk,d->k", state.loadings, state.loadings, unit, optimize=True)
+    return out
 
 
 def slab_posterior(shape: float, rate: float, count: Any, square: Any) -> tuple[Any, Any]:
