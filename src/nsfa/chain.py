@@ -16,10 +16,11 @@ from nsfa.kernels import Kernels
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.joint import log_likelihood, log_prior
 from nsfa.model.spec import ModelSpec
-from nsfa.model.start import initial_state, simple_structure, towards_data
+from nsfa.model.start import initial_state, towards_data
 from nsfa.moves.births import BirthInfo
 from nsfa.moves.noise import LARGEST
 from nsfa.moves.prune import prune
+from nsfa.moves.simplify import add_directions, simplify
 from nsfa.state import State
 from nsfa.stats import Stats
 
@@ -123,9 +124,10 @@ class Chain:
         self.stats = Stats(data, kernels)
         self.moves = schedule.build(spec, data.shape[0])
         self.marginal_moves = schedule.build_marginal(spec, data)
+        self.collapses = schedule.collapses(spec, data)
         # without those moves, factors that the noise hides would take long to come back
-        self.annealed = schedule.annealed_sweeps(tune) if self.marginal_moves else 0
-        self.early = schedule.early_sweeps(tune)
+        self.annealed = schedule.annealed_sweeps(tune) if self.collapses else 0
+        self.early = schedule.early_sweeps(tune) if self.collapses else 0
         self.tune = tune
         self.number = 0
         self.seconds = 0.0
@@ -139,22 +141,18 @@ class Chain:
             self.stats.kernels.draw_dense(self.state.loadings, self.stats.rows(self.state), fresh_key(rng))
 
     def _regress(self) -> None:
-        """Loadings that fit the starting scores; without marginal moves, which would shed them, only the clear ones."""
+        """Loadings that fit the starting scores; without rows that would shed them, simple and only the clear ones."""
         state, n_samples = self.state, self.data.shape[1]
         # the scores are orthogonal: a regression on them is a product, and its errors are independent
         error = self.rng.standard_normal(state.loadings.shape) / np.sqrt(n_samples + 1.0)
         fit = self.stats.cross / (n_samples + 1.0)
         state.loadings[:] = fit + error
-        if self.spec.moves == "all" and not self.marginal_moves:
+        if self.spec.moves == "all" and not self.collapses:
             variance = np.maximum(self.stats.power / self.stats.count, 1.0 / LARGEST)
-            residual = np.maximum(variance - (fit * fit).sum(axis=1), 0.1 * variance)
-            rotation, kept = simple_structure(fit, residual, n_samples)
-            state.active[:] = kept
-            state.usage[:] = kept.sum(axis=0)
-            state.scores[:] = state.scores @ rotation
-            state.loadings[:] = np.where(kept, state.loadings @ rotation, 0.0)
+            free = n_samples / max(n_samples - 1 - state.n_factors, 1)
+            residual = np.clip((variance - (fit * fit).sum(axis=1)) * free, 0.1 * variance, variance)
             state.noise_precision[:] = np.minimum(1.0 / residual, LARGEST)
-            self.stats.refresh(state)
+            simplify(state, self.stats, self.spec)
 
     def sweep(self) -> BirthInfo:
         """Apply every move once; returns what the births did."""
@@ -165,6 +163,10 @@ class Chain:
             self._raise_noise()
         if schedule.prunes(self.number, self.tune, self.annealed, self.spec):
             prune(self.state, self.stats, self.spec)
+        if not self.collapses and schedule.simplifies(self.number, self.tune, self.spec):
+            if self.spec.n_components is None and 2 * self.number <= self.tune:
+                add_directions(self.state, self.stats, self.rng)
+            simplify(self.state, self.stats, self.spec)
         for move in schedule.of_sweep(self.number, self.early, self.marginal_moves, self.moves):
             info = move(self.state, self.stats, self.spec, self.rng)
             if raised:

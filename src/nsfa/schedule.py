@@ -48,6 +48,9 @@ SHORT_TUNE = 100
 LEAST_PRECISION, MOST_PRECISION = 0.2, 100.0
 # After that, until the middle of the warm-up, every so-many sweeps begin without the factors that nothing asks for.
 PRUNE_PERIOD = 10
+# Where no sweep integrates the scores out, broad factors are turned to simple structure after each such part of the
+# warm-up, but for the last two.
+SIMPLE_PARTS = 10
 
 
 def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
@@ -94,17 +97,28 @@ def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
     """Moves before some sweeps: rows with the scores integrated out, the scores, pairs of factors, doublets.
 
     None for dense patterns, which mix well, for two-level ones and clustered scores, whose conditionals differ, and for
-    tables that are sparse or so long that going through their rows one by one would cost more than it gives.
+    sparse tables. In long ones only pairs of factors.
     """
-    fits = spec.pattern in ("ibp", "finite") and spec.scores == "gaussian"
-    if spec.moves == "plain" or not fits or data.offset is not None or data.shape[0] >= PARALLEL_FROM:
+    if not _has_more_moves(spec) or data.offset is not None:
         return ()
-    before = marginal.update_marginal, scores.update_scores, refresh
+    before = (marginal.update_marginal, scores.update_scores, refresh) if collapses(spec, data) else ()
     if spec.pattern == "finite":
         return *before, tilt.update_tilt_finite, rotation.update_rotation_finite
     own_noise = spec.noise != "isotropic" and spec.precision != "element"
     pairs = tilt.update_tilt_buffet, rotation.update_rotation_buffet
-    return *before, *pairs, *([doublet.update_doublet] if own_noise else [])
+    return *before, *pairs, *([doublet.update_doublet] if own_noise and before else [])
+
+
+def collapses(spec: ModelSpec, data: Observed) -> bool:
+    """Whether rows are drawn with the scores integrated out.
+
+    Not in tables so long that going through their rows one by one would cost more than it gives.
+    """
+    return _has_more_moves(spec) and data.offset is None and data.shape[0] < PARALLEL_FROM
+
+
+def _has_more_moves(spec: ModelSpec) -> bool:
+    return spec.pattern in ("ibp", "finite") and spec.scores == "gaussian" and spec.moves == "all"
 
 
 def early_sweeps(tune: int) -> int:
@@ -133,6 +147,12 @@ def prunes(number: int, tune: int, annealed: int, spec: ModelSpec) -> bool:
     """Whether sweep ``number`` of a chain with ``tune`` warm-up sweeps drops factors that are not needed."""
     free = spec.n_components is None and spec.moves == "all"
     return free and annealed < number <= tune // 2 and number % PRUNE_PERIOD == 0
+
+
+def simplifies(number: int, tune: int, spec: ModelSpec) -> bool:
+    """Whether sweep ``number`` of a chain with ``tune`` warm-up sweeps begins with simple structure."""
+    part = tune // SIMPLE_PARTS
+    return _has_more_moves(spec) and part > 0 and number <= tune - 2 * part and number % part == 0
 
 
 def precision_cap(sweep: int, annealed: int) -> float:

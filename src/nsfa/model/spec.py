@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 PATTERNS = ("dense", "finite", "ibp", "two-level")
@@ -70,7 +70,7 @@ class Priors:
     loading_rate: float | Gamma | None = None
     relative: bool = True
     intercept: bool = True
-    concentration: Gamma = Gamma(1.0, 1.0)
+    concentration: Gamma = Gamma(1.0, 20.0)
     stickiness: Gamma = Gamma(1.0, 1.0)
     reliability: float = 0.75
     sparsity: tuple[float, float] | None = None
@@ -79,12 +79,18 @@ class Priors:
     @classmethod
     def paper(cls) -> Priors:
         """Knowles & Ghahramani's hyperparameters: every shape and rate is one, and nothing shares power."""
-        return cls(noise=Gamma(1.0, 1.0), loading_rate=1.0, relative=False, intercept=False)
+        return cls(
+            noise=Gamma(1.0, 1.0),
+            loading_rate=1.0,
+            relative=False,
+            intercept=False,
+            concentration=Gamma(1.0, 1.0),
+        )
 
     @classmethod
     def learned(cls) -> Priors:
         """The default of former versions: the slabs' rate is learned, noise precisions have Gamma(0.5, 0.2)."""
-        return cls(noise=Gamma(0.5, 0.2), loading_rate=Gamma(1.0, 1.0), relative=False, intercept=False)
+        return replace(cls.paper(), noise=Gamma(0.5, 0.2), loading_rate=Gamma(1.0, 1.0))
 
     def slab_rate(self, n_samples: int) -> float | Gamma:
         """The slab precisions' rate d, or its prior, for a table of ``n_samples``."""

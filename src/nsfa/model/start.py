@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsfa.data import Observed
-from nsfa.kernels import Bools, Floats, Kernels
-from nsfa.model.rotate import varimax
+from nsfa.kernels import Floats, Kernels
 from nsfa.model.spec import Gamma, ModelSpec
 from nsfa.state import State
 
@@ -16,9 +15,6 @@ SHARES = (0.25, 0.0, 0.5, 0.125)
 MOST_AT_START = 100
 MOST_LOADINGS = 1_000_000
 _POWER_STEPS = 2
-# In a simple start, loadings are kept from so many standard errors on; the rotation is found on so many features.
-_KEPT_FROM = 2.0
-_ROTATED_ON = 2000
 
 
 def starting_factors(spec: ModelSpec, shape: tuple[int, int], chain: int) -> int:
@@ -71,19 +67,6 @@ def towards_data(scores: Floats, data: Observed, kernels: Kernels, rng: np.rando
     rotation = np.linalg.qr(rng.standard_normal((width, width)))[0]
     out: Floats = scores @ rotation * np.sqrt(len(scores))
     return out
-
-
-def simple_structure(loadings: Floats, residual: Floats, n_samples: int) -> tuple[Floats, Bools]:
-    """A rotation (K, K) of dense loadings (D, K) with orthogonal scores, and which of the rotated ones to begin with.
-
-    Varimax, then those that stand out from their errors, given the features' residual variances. Cost O(D K²).
-    """
-    rotation = varimax(loadings[:: -(-len(loadings) // _ROTATED_ON)])
-    size = np.abs(loadings @ rotation)
-    kept = size > _KEPT_FROM * np.sqrt(residual / n_samples)[:, None]
-    # no factor may be empty
-    kept[size.argmax(axis=0), np.arange(size.shape[1])] = True
-    return rotation, kept
 
 
 def _value(prior: float | Gamma) -> float:
