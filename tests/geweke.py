@@ -12,7 +12,7 @@ are honest however slowly a chain mixes.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,6 +40,8 @@ PRIORS = Priors(
     sparsity=(4.0, 0.4),
     urn=Gamma(3.0, 2.0),
 )
+# loadings in the features' own units, and means that are held
+ABSOLUTE = replace(PRIORS, relative=False, intercept=False)
 
 
 def statistics(state, spec) -> dict[str, float]:

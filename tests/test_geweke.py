@@ -25,7 +25,10 @@ PLAIN = {"sweep": "collapsed", "noise": "shared", "without": PAIRED}
 RUNS = {
     "nsfa collapsed": ("nsfa", PLAIN),
     "nsfa parallel": ("nsfa", {"sweep": "parallel", "stickiness": "infer"}),
-    "nsfa two-parameter, eager births": ("nsfa", {"stickiness": "infer", "birth_scale": 4.0, "spike": 0.3}),
+    "nsfa two-parameter, eager births": (
+        "nsfa",
+        {"stickiness": "infer", "birth_scale": 4.0, "spike": 0.3, "priors": geweke.ABSOLUTE},
+    ),
     "nsfa per-element slab": ("nsfa", {"precision": "element"}),
     "nsfa shared slab, prior proposal": ("nsfa", {"precision": "shared", "spike": 0.0, "noise": "isotropic"}),
     # the marginal sweep alone: the others would cover its tracks
@@ -33,19 +36,22 @@ RUNS = {
     # splits of the noise alone make and remove factors
     "nsfa split": ("nsfa", {"without": ("update_births",)}),
     "nsfa split, shared slab": ("nsfa", {"precision": "shared", "noise": "shared", "without": ("update_births",)}),
+    "nsfa split, absolute slab": ("nsfa", {"without": ("update_births",), "priors": geweke.ABSOLUTE}),
     # factors of two features alone come and go
     "nsfa doublet": ("nsfa", {"noise": "shared", "without": DOUBLET}),
     "nsfa doublet, shared slab": ("nsfa", {"precision": "shared", "stickiness": "infer", "without": DOUBLET}),
+    "nsfa doublet, absolute slab": ("nsfa", {"without": DOUBLET, "priors": geweke.ABSOLUTE}),
     # tilts alone change the pattern of factors that several features use
     "nsfa tilt": ("nsfa", {"without": TILT}),
     # so do rotations
     "nsfa rotation": ("nsfa", {"without": ROTATION}),
-    "sfa rotation": ("sfa", {"without": ("update_marginal", "update_tilt_finite", *FIXED)}),
+    "sfa rotation": ("sfa", {"without": ("update_marginal", "update_tilt_finite", *FIXED), "priors": geweke.ABSOLUTE}),
     "sfa tilt": ("sfa", {"without": ("update_marginal", "update_rotation_finite", *FIXED)}),
     "sfa collapsed": ("sfa", {"sweep": "collapsed", "stickiness": "infer"}),
     "sfa parallel": ("sfa", {"sweep": "parallel", "noise": "shared"}),
     "fa": ("fa", {}),
     "afa": ("afa", {"noise": "shared"}),
+    "afa, absolute slab": ("afa", {"priors": geweke.ABSOLUTE}),
     "fok": ("fok", {"noise": "isotropic"}),
     "bfrm": ("bfrm", {}),
 }

@@ -15,6 +15,7 @@ from nsfa.moves import (
     births,
     concentration,
     doublet,
+    intercept,
     loadings,
     marginal,
     noise,
@@ -165,6 +166,28 @@ def missing_entries_imputed_without_noise(patch):
     patch.setattr(marginal, "completed", wrong)
 
 
+def relative_loadings_forgotten_in_noise(patch):
+    patch.setattr(noise, "evidence", lambda state, stats: (stats.count, stats.residual))
+
+
+def means_without_their_spread(patch):
+    patch.setattr(intercept, "spread", lambda state, stats: 0.0)
+
+
+def scores_with_a_mean_of_zero(patch):
+    def wrong(state, stats, spec, rng):
+        shift = -state.scores.mean(axis=0)
+        state.scores[:] += shift
+        state.intercept -= state.loadings @ shift
+
+    patch.setattr(intercept, "update_mean_scores", wrong)
+
+
+def split_that_forgets_other_relative_loadings(patch):
+    right = split.Splits
+    patch.setattr(split, "Splits", lambda **k: right(**{**k, "weight": 0.0 * k["weight"]}))
+
+
 def split_with_the_rate_of_all_features(patch):
     right = split.Splits
     patch.setattr(split, "Splits", lambda **k: right(**{**k, "rate": k["rate"] * len(k["loadings"])}))
@@ -251,6 +274,10 @@ MUTANTS = [
     (marginal_sweep_with_one_row_more, *MARGINAL),
     (marginal_noise_rate_read_as_scale, *MARGINAL),
     (missing_entries_imputed_without_noise, *MARGINAL),
+    (relative_loadings_forgotten_in_noise, "afa", {"noise": "shared"}),
+    (means_without_their_spread, "afa", {"noise": "shared"}),
+    (scores_with_a_mean_of_zero, *NSFA),
+    (split_that_forgets_other_relative_loadings, *SPLIT),
     (split_with_the_rate_of_all_features, *SPLIT),
     (split_with_the_noise_density_of_precisions, *SPLIT),
     (doublet_with_the_rate_of_ordered_pairs, *DOUBLETS),

@@ -148,6 +148,7 @@ class Chain:
         fit = self.stats.cross / (n_samples + 1.0)
         state.loadings[:] = fit + error
         if self.spec.moves == "all" and not self.collapses:
+            state.loadings[:] = fit
             variance = np.maximum(self.stats.power / self.stats.count, 1.0 / LARGEST)
             free = n_samples / max(n_samples - 1 - state.n_factors, 1)
             residual = np.clip((variance - (fit * fit).sum(axis=1)) * free, 0.1 * variance, variance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsfa.kernels import Floats
 from nsfa.model.spec import ModelSpec
 from nsfa.state import State
 from nsfa.stats import Stats
@@ -30,5 +31,10 @@ def update_intercept(state: State, stats: Stats, spec: ModelSpec, rng: Generator
     if state.intercept is None:
         return
     fitted = np.einsum("dk,dk->d", state.loadings, np.broadcast_to(stats.score_sums(state), state.loadings.shape))
-    error = rng.standard_normal(len(fitted)) / np.sqrt(state.noise_precision * stats.count)
+    error = rng.standard_normal(len(fitted)) * spread(state, stats)
     state.intercept = (stats.data.total - fitted) / stats.count + error
+
+
+def spread(state: State, stats: Stats) -> Floats:
+    """Standard deviation of each feature's mean given all else (D,): √(ψ_d/N_d)."""
+    return 1.0 / np.sqrt(state.noise_precision * stats.count)

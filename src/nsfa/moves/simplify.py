@@ -6,7 +6,10 @@ in different rotations have no short way to each other.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import scipy.sparse as sp
 
 from nsfa.kernels import Floats, Ints
 from nsfa.model.rotate import varimax
@@ -58,12 +61,14 @@ def add_directions(state: State, stats: Stats, rng: np.random.Generator) -> None
     width = min(DIRECTIONS, (n_samples - taken.shape[1]) // 2)
     if width < 1:
         return
-    tau, product = state.noise_precision[:, None], np.empty((n_features, width))
+    tau, product, holes = state.noise_precision[:, None], np.empty((n_features, width)), _fit_of_holes(state, stats)
     directions = rng.standard_normal((n_samples, width))
     for _ in range(_POWER_STEPS):
         directions = np.linalg.qr(directions - taken @ (taken.T @ directions))[0]
         stats.kernels.cross(stats.data, directions, product)
+        product += holes @ directions
         before, directions = directions, stats.kernels.project(stats.data, product, state.noise_precision)[0]
+        directions = directions + holes.T @ (tau * product)
     power, axes = np.linalg.eigh(product.T @ (tau * product))
     axes = axes[:, power > BEYOND_NOISE * (np.sqrt(n_features) + np.sqrt(n_samples)) ** 2]
     if axes.shape[1]:
@@ -73,6 +78,14 @@ def add_directions(state: State, stats: Stats, rng: np.random.Generator) -> None
         state.add(every, loadings.T, scores.T, None)
         _turn(state, np.arange(first, state.n_factors), np.eye(axes.shape[1]))
         stats.refresh(state)
+
+
+def _fit_of_holes(state: State, stats: Stats) -> Any:
+    """What the factors say of the missing entries, as a sparse array (D, N); there the values are zero."""
+    holes = sp.csr_array(stats.data.shape) if stats.data.absent is None else stats.data.absent.copy()
+    row, sample = holes.nonzero()
+    holes.data = np.einsum("ik,ik->i", state.loadings[row], state.scores[sample])
+    return holes
 
 
 def _broad(state: State) -> Ints:

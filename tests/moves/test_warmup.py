@@ -1,0 +1,143 @@
+"""What warm-up does beside the moves: drop what nothing asks for, add what noise does not explain, turn the rest."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from nsfa.chain import Chain, chain_generator
+from nsfa.data import observe
+from nsfa.kernels import get_kernels
+from nsfa.metrics import match_factors
+from nsfa.model import preset
+from nsfa.moves.prune import log_worth, prune
+from nsfa.moves.simplify import add_directions, simplify
+from nsfa.schedule import PARALLEL_FROM, simplifies
+from nsfa.state import State
+from nsfa.stats import Stats
+
+N_FEATURES, N_SAMPLES, N_FACTORS = 400, 40, 3
+
+
+@pytest.fixture
+def planted(rng):
+    """(table (D, N), loadings, scores): three factors on a third of the features each, noise of variance one."""
+    loadings = np.where(rng.random((N_FEATURES, N_FACTORS)) < 0.35, rng.normal(size=(N_FEATURES, N_FACTORS)), 0.0)
+    scores = rng.normal(size=(N_SAMPLES, N_FACTORS))
+    return loadings @ scores.T + rng.normal(size=(N_FEATURES, N_SAMPLES)), loadings, scores
+
+
+def state_of(loadings, scores, precision=1.0):
+    return State.from_arrays(
+        loadings, loadings != 0, scores, noise_precision=np.ones(len(loadings)),
+        loading_precision=np.full(loadings.shape[1], precision), loading_rate=0.5, relative=True,
+        intercept=np.zeros(len(loadings)),
+    )  # fmt: skip
+
+
+def stats_of(table, state, missing=0.0, rng=None):
+    X = np.where(rng.random(table.T.shape) < missing, np.nan, table.T) if missing else table.T
+    stats = Stats(observe(X, scale=None), get_kernels())
+    stats.refresh(state)
+    return stats
+
+
+def refreshed(state, stats):
+    again = Stats(stats.data, stats.kernels)
+    again.refresh(state)
+    return again
+
+
+def test_factors_that_nothing_asks_for_are_dropped_and_true_ones_stay(planted, rng):
+    table, loadings, scores = planted
+    false = rng.normal(size=(N_FEATURES, 2)) * 0.2, rng.normal(size=(N_SAMPLES, 2))
+    order = [3, 0, 1, 4, 2]
+    state = state_of(np.hstack([loadings, false[0]])[:, order], np.hstack([scores, false[1]])[:, order])
+    stats = stats_of(table, state)
+    worth = log_worth(state, stats, preset("nsfa"))
+    assert (worth[[1, 2, 4]] > 50).all() and (worth[[0, 3]] < -5).all()
+    prune(state, stats, preset("nsfa"))
+    state.check_invariants()
+    assert state.n_factors == 3
+    _, _, cosines = match_factors(loadings, state.loadings)
+    np.testing.assert_allclose(np.abs(cosines), 1.0)
+    np.testing.assert_allclose(stats.cross, refreshed(state, stats).cross)
+    np.testing.assert_allclose(stats.gram, refreshed(state, stats).gram)
+
+
+def test_chains_that_hold_one_space_in_different_rotations_meet(planted, rng):
+    table, loadings, scores = planted
+    places = []
+    for _ in range(2):
+        turn = np.linalg.qr(rng.normal(size=(N_FACTORS, N_FACTORS)))[0]
+        state = state_of(loadings @ turn, scores @ turn)
+        simplify(state, stats := stats_of(table, state), preset("nsfa"))
+        state.check_invariants()
+        np.testing.assert_allclose(stats.cross, refreshed(state, stats).cross)
+        places.append(state.loadings.copy())
+    assert (np.abs(match_factors(*places)[2]) > 0.999).all()
+    # and where the features' own pattern is
+    assert (np.abs(match_factors(loadings, places[0])[2]) > 0.95).all()
+
+
+def test_what_simple_structure_leaves_out_is_small_and_no_factor_is_empty(planted):
+    table, loadings, scores = planted
+    state = state_of(1e-3 * loadings + 1e-6, scores)
+    before = state.loadings @ state.scores.T
+    simplify(state, stats_of(table, state), preset("sfa", n_components=3))
+    assert state.n_factors == 3 and (state.usage == 1).all()
+    assert np.abs(state.loadings @ state.scores.T - before).max() < 0.1
+    np.testing.assert_allclose(state.loading_precision, 1 / (state.loadings**2).sum(axis=0))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("held", [0, 1, 3])
+def test_directions_beyond_noise_become_factors(planted, missing, held, rng):
+    table, loadings, scores = planted
+    state = state_of(loadings[:, :held], scores[:, :held])
+    add_directions(state, stats := stats_of(table, state, missing, rng), rng)
+    state.check_invariants()
+    assert state.n_factors == N_FACTORS
+    np.testing.assert_allclose(stats.gram, refreshed(state, stats).gram)
+    fit, truth = state.loadings @ state.scores.T, loadings @ scores.T
+    assert np.corrcoef(fit.ravel(), truth.ravel())[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_noise_has_no_direction_beyond_it(sparse, rng):
+    X = rng.normal(size=(N_SAMPLES, N_FEATURES))
+    data = observe(sp.csr_matrix(X) if sparse else X)
+    state = state_of(np.zeros((N_FEATURES, 0)), np.zeros((N_SAMPLES, 0)))
+    stats = Stats(data, get_kernels())
+    stats.refresh(state)
+    add_directions(state, stats, rng)
+    assert state.n_factors == 0
+
+
+def test_no_direction_is_left_where_there_are_as_many_factors_as_samples(rng):
+    state = state_of(rng.normal(size=(20, 6)), rng.normal(size=(6, 6)))
+    add_directions(state, stats_of(rng.normal(size=(20, 6)), state), rng)
+    assert state.n_factors == 6
+
+
+def test_when_long_tables_are_simplified():
+    spec = preset("nsfa")
+    assert [n for n in range(1, 501) if simplifies(n, 500, spec)] == [50, 100, 150, 200, 250, 300, 350, 400]
+    assert not any(simplifies(n, 9, spec) for n in range(1, 20))
+    for other in (preset("nsfa", moves="plain"), preset("fa", n_components=2), preset("bfrm", n_components=2)):
+        assert not simplifies(50, 500, other)
+
+
+@pytest.mark.parametrize("start", [0, 20])
+def test_a_long_table_s_chain_arrives_from_below_and_from_above(start, rng):
+    """Four planted factors on an eighth of the features each, from no factor and from many."""
+    n_features = PARALLEL_FROM + 100
+    loadings = np.where(rng.random((n_features, 4)) < 0.12, rng.normal(size=(n_features, 4)), 0.0)
+    X = rng.normal(size=(50, 4)) @ loadings.T + rng.normal(size=(50, n_features))
+    chain = Chain(observe(X), preset("nsfa"), get_kernels(), chain_generator(0, 0), start, tune=100)
+    assert not chain.collapses and chain.marginal_moves
+    for _ in range(100):
+        chain.sweep()
+    substantial = chain.state.usage >= 5
+    assert 4 <= substantial.sum() <= 5
+    cosines = np.abs(match_factors(loadings, chain.state.loadings)[2])
+    assert (cosines > 0.85).all(), cosines
