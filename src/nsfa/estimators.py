@@ -202,8 +202,8 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     @property
     def mean_(self) -> Floats:
-        """Mean of each feature's observed entries (n_features,)."""
-        return self.posterior_.data.center
+        """Posterior mean of each feature's mean (n_features,), or that of its observed entries if so the prior."""
+        return self.posterior_.feature_mean()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

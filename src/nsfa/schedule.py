@@ -129,13 +129,14 @@ def early_sweeps(tune: int) -> int:
 def of_sweep(number: int, early: int, marginal: tuple[Move, ...], moves: tuple[Move, ...]) -> tuple[Move, ...]:
     """The moves of sweep ``number`` (from 1): the marginal ones precede ``early`` sweeps, and every fifth of all.
 
-    Not all in all: factors of two features can wait for a fifth sweep, and shears, which mix well, for marginal moves.
+    Not all in all: factors of two features can wait for a fifth sweep, and shears, which mix well, for marginal moves
+    where these integrate the scores out (``early`` is 0 where they do not).
     """
     if not marginal or number % MARGINAL_PERIOD == 0:
         return marginal + moves
     if number <= early:
         return tuple(move for move in marginal + moves if move is not doublet.update_doublet)
-    return tuple(move for move in moves if move is not shear.update_shear)
+    return tuple(move for move in moves if move is not shear.update_shear) if early else moves
 
 
 def annealed_sweeps(tune: int) -> int:

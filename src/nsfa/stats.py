@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nsfa.data import Observed
@@ -58,6 +60,15 @@ class Stats:
         """Σ_n x_n over the samples observed for each feature: (1, K) where nothing is missing, else (D, K)."""
         total: Floats = state.scores.sum(axis=0)[None, :]
         return total if self.data.absent is None else total - self.data.absent @ state.scores
+
+    def fit_of_holes(self, state: State) -> Any:
+        """What the factors say of missing entries, g_d·x_n, as a sparse array (D, N); None where none is missing."""
+        if self.data.absent is None:
+            return None
+        holes = self.data.absent.copy()
+        row = np.repeat(np.arange(len(self.count)), np.diff(holes.indptr))
+        holes.data = np.einsum("ik,ik->i", state.loadings[row], state.scores[holes.indices])
+        return holes
 
     def rows(self, state: State) -> Rows:
         """The loadings' problem, for the row kernels."""

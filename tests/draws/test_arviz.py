@@ -46,7 +46,8 @@ def groups_of(tree):
 def test_groups_and_names(fitted, tree):
     assert groups_of(tree) == {"posterior", "sample_stats", "observed_data", "log_likelihood", "posterior_predictive"}
     assert groups_of(fitted[1].to_arviz()) == {"posterior", "sample_stats", "observed_data"}
-    assert set(tree["posterior"].data_vars) == {*SCALARS, "stickiness", "noise_variance", "loadings", "active"}
+    arrays = {"noise_variance", "feature_mean", "loadings", "active"}
+    assert set(tree["posterior"].data_vars) == {*SCALARS, "stickiness", *arrays}
     assert set(tree["sample_stats"].data_vars) == {"lp", "n_factors", "births_accepted", "seconds"}
     assert list(tree["posterior"]["feature"].values) == [f"g{i}" for i in range(12)]
 
@@ -57,6 +58,7 @@ def test_groups_and_names(fitted, tree):
         ("posterior", "n_components", ()),
         ("posterior", "stickiness", ()),
         ("posterior", "noise_variance", ("feature",)),
+        ("posterior", "feature_mean", ("feature",)),
         ("posterior", "loadings", ("feature", "factor")),
         ("posterior", "active", ("feature", "factor")),
         ("sample_stats", "lp", ()),
@@ -80,6 +82,7 @@ def test_values_are_those_of_the_posterior(fitted, tree):
     np.testing.assert_array_equal(group["concentration"], posterior.trace("concentration"))
     np.testing.assert_array_equal(tree["sample_stats"]["lp"], posterior.trace("log_joint"))
     np.testing.assert_allclose(group["noise_variance"].mean(("chain", "draw")), posterior.noise_variance())
+    np.testing.assert_allclose(group["feature_mean"].mean(("chain", "draw")), posterior.feature_mean())
     consensus = posterior.consensus()
     np.testing.assert_allclose(group["loadings"].mean(("chain", "draw")), consensus.loadings, atol=1e-12)
     assert group["active"].dtype == bool
@@ -175,6 +178,8 @@ def test_cross_validation_reads_the_log_likelihood(tree):
 def test_sparse_tables(monkeypatch):
     # sparse tables have no sweeps with the scores integrated out: without them both make the same draws
     monkeypatch.setattr(schedule, "build_marginal", lambda spec, data: ())
+    monkeypatch.setattr(schedule, "collapses", lambda spec, data: False)
+    monkeypatch.setattr(schedule, "simplifies", lambda *arguments: False)
     rng = np.random.default_rng(0)
     X = sp.csr_array(np.log1p(rng.poisson(np.where(np.arange(8) < 4, rng.random((30, 1)) * 4, 0.5))))
     model = NSFA(**FAST).fit(X)
@@ -210,7 +215,7 @@ def test_loadings_beyond_memory_are_left_out(fitted, monkeypatch):
     monkeypatch.setattr(module, "LARGEST", 100)
     with pytest.warns(UserWarning, match="loadings of all draws are left out"):
         tree = fitted[1].to_arviz()
-    assert set(tree["posterior"].data_vars) == {*SCALARS, "stickiness", "noise_variance"}
+    assert set(tree["posterior"].data_vars) == {*SCALARS, "stickiness", "noise_variance", "feature_mean"}
 
 
 def test_without_arviz_the_extra_is_named(fitted, monkeypatch):

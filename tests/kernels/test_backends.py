@@ -31,8 +31,10 @@ def same_state(a, b):
 @pytest.mark.parametrize("kind", HOLES)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("prior", [(0.0, 1.3), (0.4, 1.0)])
-def test_collapsed_sweep(kind, precision, prior):
+@pytest.mark.parametrize("relative", [False, True])
+def test_collapsed_sweep(kind, precision, prior, relative):
     state, stats, _ = case(kind=kind, precision=precision)
+    state.relative = relative
     states, residuals = both(
         state, lambda k, s: k.sweep_collapsed(s.loadings, s.active, stats.rows(s), s.usage, prior, 2**63 + 7)
     )
@@ -45,8 +47,10 @@ def test_collapsed_sweep(kind, precision, prior):
 @pytest.mark.parametrize(("kind", "n_features"), [*((kind, 9) for kind in HOLES), ("complete", 150)])
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("per_feature", [False, True])
-def test_independent_sweep(kind, precision, per_feature, n_features, rng):
+@pytest.mark.parametrize("relative", [False, True])
+def test_independent_sweep(kind, precision, per_feature, n_features, relative, rng):
     state, stats, _ = case(kind=kind, precision=precision, n_features=n_features)
+    state.relative = relative
     logit = rng.normal(size=(len(state.loadings) if per_feature else 1, state.n_factors))
     anchor = rng.integers(-1, len(state.loadings), state.n_factors)
 

@@ -8,7 +8,7 @@ from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.kernels import get_kernels
 from nsfa.metrics import match_factors
-from nsfa.model import preset
+from nsfa.model import Priors, preset
 from nsfa.moves.prune import log_worth, prune
 from nsfa.moves.simplify import add_directions, simplify
 from nsfa.schedule import PARALLEL_FROM, simplifies
@@ -35,7 +35,9 @@ def state_of(loadings, scores, precision=1.0):
 
 
 def stats_of(table, state, missing=0.0, rng=None):
-    X = np.where(rng.random(table.T.shape) < missing, np.nan, table.T) if missing else table.T
+    holes = np.zeros(table.T.shape, bool) if rng is None else rng.random(table.T.shape) < missing
+    holes[:3] = False
+    X = np.where(holes, np.nan, table.T)
     stats = Stats(observe(X, scale=None), get_kernels())
     stats.refresh(state)
     return stats
@@ -141,3 +143,67 @@ def test_a_long_table_s_chain_arrives_from_below_and_from_above(start, rng):
     assert 4 <= substantial.sum() <= 5
     cosines = np.abs(match_factors(loadings, chain.state.loadings)[2])
     assert (cosines > 0.85).all(), cosines
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.6, 0.9])
+def test_worth_counts_what_is_observed(planted, missing, rng):
+    """Against sums over each feature's and each sample's own entries."""
+    table, loadings, scores = planted
+    state = state_of(np.where(loadings != 0, loadings + 0.1, 0.0), scores, precision=1.3)
+    state.intercept[:] = rng.normal(size=N_FEATURES)
+    state.noise_precision[:] = rng.gamma(5, 0.2, N_FEATURES)
+    stats = stats_of(table, state, missing, rng)
+    seen = np.ones(table.shape, bool) if stats.data.missing is None else ~stats.data.missing
+    y = np.where(seen, stats.data.values - state.intercept[:, None], 0.0)
+    k, tau, lam = 1, state.noise_precision, 1.3 * state.noise_precision
+    others = np.delete(np.arange(N_FACTORS), k)
+    x, left = state.scores[:, k], y - np.where(seen, state.loadings[:, others] @ state.scores[:, others].T, 0.0)
+    ell = tau * (seen @ x**2) + lam
+    log_bayes = 0.5 * (np.log(lam / ell) + (tau * (left @ x)) ** 2 / ell)
+    best = max(np.logaddexp(np.log1p(-p), np.log(p) + log_bayes).sum() for p in np.linspace(0.0025, 0.9975, 400))
+    volume = np.log1p(seen.T @ (tau * state.loadings[:, k] ** 2)).sum()
+    expected = best + 0.5 * (N_SAMPLES - x @ x - volume) + np.log(0.5) - 0.5 * 1.3
+    assert log_worth(state, stats, preset("nsfa"))[k] == pytest.approx(expected, abs=2)
+
+
+@pytest.mark.parametrize("n_features", [300, PARALLEL_FROM])
+def test_factors_of_a_table_that_is_mostly_holes_are_found(n_features, rng):
+    loadings = np.where(rng.random((n_features, 3)) < 0.3, 2 * rng.normal(size=(n_features, 3)), 0.0)
+    X = rng.normal(size=(100, 3)) @ loadings.T + rng.normal(size=(100, n_features))
+    data = observe(np.where(rng.random(X.shape) < 0.8, np.nan, X))
+    chain = Chain(data, preset("nsfa"), get_kernels(), chain_generator(0, 0), 5, tune=150)
+    for _ in range(150):
+        chain.sweep()
+    assert (np.abs(match_factors(loadings, data.scale[:, None] * chain.state.loadings)[2]) > 0.6).all()
+
+
+LONG = {
+    "buffet": ("nsfa", {}),
+    "finite": ("sfa", {"n_components": 3}),
+    "per element": ("nsfa", {"precision": "element"}),
+    "shared": ("nsfa", {"precision": "shared"}),
+    "isotropic": ("nsfa", {"noise": "isotropic"}),
+    "absolute": ("nsfa", {"priors": Priors.learned()}),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("kind", ["complete", "holes", "sparse"])
+def test_long_tables_of_every_kind_keep_their_books(name, kind, rng):
+    """What the chain carries along is what the state says, to the end of a sweep."""
+    X = rng.normal(size=(15, 2)) @ rng.normal(size=(2, PARALLEL_FROM)) + rng.normal(size=(15, PARALLEL_FROM))
+    if kind == "holes":
+        X[rng.random(X.shape) < 0.1] = np.nan
+    data = observe(sp.csr_matrix(X) if kind == "sparse" else X)
+    model, changes = LONG[name]
+    spec = preset(model, **changes)
+    chain = Chain(data, spec, get_kernels(), chain_generator(0, 0), 0 if model == "sfa" else 2, tune=20)
+    for _ in range(7):
+        chain.sweep()
+    chain.state.check_invariants()
+    assert chain.state.n_factors > 0
+    values = data.values.toarray() - data.offset[:, None] if kind == "sparse" else data.values
+    fit = chain.state.loadings @ chain.state.scores.T
+    fit += 0.0 if chain.state.intercept is None else chain.state.intercept[:, None]
+    square = ((np.where(True if data.missing is None else ~data.missing, values - fit, 0.0)) ** 2).sum(axis=1)
+    np.testing.assert_allclose(chain.stats.residuals(chain.state), square, rtol=1e-6, atol=1e-6)

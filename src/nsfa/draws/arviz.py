@@ -24,6 +24,7 @@ LARGEST = 250_000_000
 SAMPLES = "observation"
 DIMS = {
     "noise_variance": ["feature"],
+    "feature_mean": ["feature"],
     "loadings": ["feature", "factor"],
     "active": ["feature", "factor"],
     "X": [SAMPLES, "feature"],
@@ -90,7 +91,7 @@ def _arviz() -> Any:
 
 def _parameters(posterior: Posterior) -> tuple[dict[str, Any], int]:
     """The variables of the group "posterior", and the number of aligned factors."""
-    spec = posterior.spec
+    spec, data = posterior.spec, posterior.data
     out: dict[str, Any] = {
         "n_components": posterior.n_components,
         "n_shared": posterior.n_shared,
@@ -105,6 +106,8 @@ def _parameters(posterior: Posterior) -> tuple[dict[str, Any], int]:
     out["noise_variance"] = _each_draw(
         posterior, lambda draw, _: posterior.data.to_user(1.0 / draw.noise_precision, power=2)
     )
+    if spec.priors.intercept:
+        out["feature_mean"] = _each_draw(posterior, lambda draw, _: data.center + data.to_user(_intercept(draw)))
     n_factors = posterior.consensus().n_factors
     entries = posterior.n_components.size * posterior.data.n_features * n_factors
     if entries <= LARGEST:
@@ -117,6 +120,11 @@ def _parameters(posterior: Posterior) -> tuple[dict[str, Any], int]:
             stacklevel=4,
         )
     return out, n_factors
+
+
+def _intercept(draw: Draw) -> Floats:
+    """The features' means (D,) on the model's scale; zero where they are held."""
+    return np.zeros(draw.shape[0]) if draw.intercept is None else draw.intercept
 
 
 def _sample_stats(posterior: Posterior) -> dict[str, Any]:
@@ -172,7 +180,6 @@ def _replicate(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
         elif draw.n_factors:
             kernels.draw_scores(project(data, draw, kernels), scores, fresh_key(rng))
         noise = rng.standard_normal(data.shape) / np.sqrt(draw.noise_precision)[:, None]
-        mean = 0.0 if draw.intercept is None else draw.intercept[:, None]
-        return _to_user(posterior, mean + draw.loadings() @ scores.T + noise)
+        return _to_user(posterior, _intercept(draw)[:, None] + draw.loadings() @ scores.T + noise)
 
     return one

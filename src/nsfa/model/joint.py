@@ -91,7 +91,7 @@ def _hyperparameters(state: State, spec: ModelSpec) -> dict[str, float]:
         ("noise_rate", state.noise_rate, spec.priors.noise_rate if spec.noise == "shared" else None),
     ]
     if spec.pattern in ("ibp", "finite"):
-        drawn.append(("concentration", state.concentration, _inferred(spec.concentration, spec.priors.concentration)))
+        drawn.append(("concentration", state.concentration, _inferred(spec.concentration, spec.concentration_prior)))
         drawn.append(("stickiness", state.stickiness, _inferred(spec.stickiness, spec.priors.stickiness)))
     if spec.scores == "dirichlet":
         drawn.append(("urn_concentration", state.urn_concentration, spec.priors.urn))

@@ -18,7 +18,7 @@ def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Genera
     hyper = spec.priors
     concentration = stickiness = urn = 1.0
     if spec.pattern in ("ibp", "finite"):
-        concentration = draw_value(rng, spec.concentration, hyper.concentration)
+        concentration = draw_value(rng, spec.concentration, spec.concentration_prior)
         stickiness = draw_value(rng, spec.stickiness, hyper.stickiness)
     if spec.scores == "dirichlet":
         urn = draw_value(rng, hyper.urn)

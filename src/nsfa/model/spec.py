@@ -49,16 +49,17 @@ class Gamma:
 class Priors:
     """Hyperparameters, on the scale of centred and scaled data; docs/model.md has the reasons.
 
-    By default neither a feature's mean nor its unit matters: the mean is unknown, and loadings are counted in units of
-    the feature's noise. ``Priors.paper()`` has every shape and rate at one and neither of the two; ``Priors.learned()``
-    is the default of former versions, which finds factors in noise where features outnumber samples.
+    By default a feature's mean is unknown, and its loadings are counted in units of its noise. ``Priors.paper()`` has
+    every shape and rate at one and neither of the two; ``Priors.learned()`` is the default of former versions, which
+    finds factors in noise where features outnumber samples.
 
     noise: Gamma(a, b) of the noise precisions; with ``noise="shared"`` b is drawn from ``noise_rate``.
     loading_shape, loading_rate: Gamma(c, d) of the slab precisions; a number fixes d, a ``Gamma`` has it drawn, None is
     3/√N: a factor, if it is there, is one that N samples can show.
     relative: the slab of feature d is N(0, 1/(λ τ_d)), in units of its noise, instead of N(0, 1/λ).
     intercept: each feature's mean is unknown, with a flat prior, instead of that of its observed entries.
-    concentration, stickiness: priors of α and β where they are inferred.
+    concentration, stickiness: priors of α and β where they are inferred; None is Gamma(1, 20) for the number of factors
+    that an Indian Buffet Process infers, Gamma(1, 1) where it is fixed.
     reliability: m, the mean of BFRM's Beta for a loading that may be used; it is the only moment that matters once
     the loading's own probability is integrated out. sparsity: BFRM's Beta(s r, s(1−r)) as (s, r); None is (D, 5/D).
     urn: prior of the Dirichlet process' concentration, or a number to fix it.
@@ -70,7 +71,7 @@ class Priors:
     loading_rate: float | Gamma | None = None
     relative: bool = True
     intercept: bool = True
-    concentration: Gamma = Gamma(1.0, 20.0)
+    concentration: Gamma | None = None
     stickiness: Gamma = Gamma(1.0, 1.0)
     reliability: float = 0.75
     sparsity: tuple[float, float] | None = None
@@ -100,7 +101,7 @@ class Priors:
         for item in fields(self):
             value = getattr(self, item.name)
             if item.name in ("noise", "noise_rate", "concentration", "stickiness"):
-                if not isinstance(value, Gamma):
+                if not isinstance(value, Gamma) and not (item.name == "concentration" and value is None):
                     raise ValueError(f"priors.{item.name} must be a Gamma(shape, rate). Got {value!r}.")
             elif item.name in ("loading_rate", "urn"):
                 if not isinstance(value, Gamma) and not (item.name == "loading_rate" and value is None):
@@ -185,6 +186,11 @@ class ModelSpec:
             return
         if not is_integer(self.n_components) or self.n_components < 1:  # type: ignore[operator]
             raise ValueError(f"n_components must be an int >= 1. Got {self.n_components!r}; use NSFA to infer it.")
+
+    @property
+    def concentration_prior(self) -> Gamma:
+        """The prior of α where it is inferred."""
+        return self.priors.concentration or Gamma(1.0, 20.0 if self.pattern == "ibp" else 1.0)
 
     def check_shape(self, n_features: int, n_samples: int) -> None:
         """Raise ValueError if the model cannot be fitted to a table of this size."""

@@ -17,7 +17,7 @@ Generator = np.random.Generator
 
 def update_concentration_buffet(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
     """α ~ Gamma(e + K, f + H_D(β)). Changes ``concentration``."""
-    prior, n_features = spec.priors.concentration, len(state.noise_precision)
+    prior, n_features = spec.concentration_prior, len(state.noise_precision)
     total = priors.buffet_total(n_features, state.stickiness)
     state.concentration = float(draw_gamma(rng, prior.shape + state.n_factors, prior.rate + total))
 
@@ -29,7 +29,7 @@ def update_concentration_finite(state: State, stats: Stats, spec: ModelSpec, rng
     def log_likelihood(alpha: float) -> float:
         return priors.finite_log_probability(state.usage, n_features, alpha, state.stickiness)
 
-    state.concentration = slice_positive(state.concentration, log_likelihood, spec.priors.concentration, rng)
+    state.concentration = slice_positive(state.concentration, log_likelihood, spec.concentration_prior, rng)
 
 
 def update_stickiness_buffet(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:

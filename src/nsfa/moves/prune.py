@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import gamma
 
 from nsfa.kernels import Floats
 from nsfa.model.spec import ModelSpec
@@ -36,16 +37,23 @@ def prune(state: State, stats: Stats, spec: ModelSpec) -> None:
 
 
 def log_worth(state: State, stats: Stats, spec: ModelSpec) -> Floats:
-    """Roughly, the log odds (K,) of each factor being there and not, given the others; holes are not corrected for.
+    """Roughly, the log odds (K,) of each factor being there and not, given the others.
 
     Its loadings are summed out given the scores, Σ_d log(1 − π + π BF_d) at the best π; scores are worth
-    −½‖x‖² + N/2 − (N/2) log(1 + Σ_d τ_d g_d²), the volume that the data leave them; and its slab precision
-    log d − dλ where that has a given rate.
+    −½‖x‖² + N/2 − ½ Σ_n log(1 + Σ_d τ_d g_d²), d over what is observed of sample n, the volume that the data leave
+    them; and its slab precision has the log density of its prior.
     """
     n_features, n_samples = len(state.loadings), len(state.scores)
-    tau, slab, power = state.noise_precision[:, None], state.slab_rows, stats.gram.diagonal()
+    tau, slab, power = state.noise_precision[:, None], state.slab_rows, stats.gram.diagonal()[None, :]
+    fitted = state.loadings @ stats.gram
+    information = (tau * state.loadings**2).sum(axis=0)[None, :]
+    holes, absent = stats.fit_of_holes(state), stats.data.absent
+    if holes is not None:
+        power = power - absent @ state.scores**2
+        fitted = fitted - holes @ state.scores
+        information = information - absent.T @ (tau * state.loadings**2)
     precision = tau * power + slab
-    mean = tau * (stats.cross - state.loadings @ stats.gram + state.loadings * power) / precision
+    mean = tau * (stats.cross - fitted + state.loadings * power) / precision
     log_bayes = 0.5 * (np.log(slab / precision) + precision * mean**2)
     edge = 1.0 / n_features
     share = np.clip(state.usage / n_features, edge, 1 - edge)
@@ -53,8 +61,10 @@ def log_worth(state: State, stats: Stats, spec: ModelSpec) -> Floats:
         odds = np.exp(np.minimum(log_bayes, 500.0)) * (share / (1 - share))
         share = np.clip((odds / (1 + odds)).mean(axis=0), edge, 1 - edge)
     gain = np.logaddexp(np.log1p(-share), np.log(share) + log_bayes).sum(axis=0)
-    volume = 0.5 * (n_samples - power - n_samples * np.log1p((tau * state.loadings**2).sum(axis=0)))
+    # a sum over one row that stands for all samples, or over every sample
+    per_row = n_samples / len(information)
+    volume = 0.5 * (n_samples - stats.gram.diagonal() - per_row * np.log1p(np.maximum(information, 0.0)).sum(axis=0))
     prior = np.log(state.concentration)
     if state.loading_precision.ndim == 1:
-        prior = prior + np.log(state.loading_rate) - state.loading_rate * state.loading_precision
+        prior = prior + gamma.logpdf(state.loading_precision, spec.priors.loading_shape, scale=1 / state.loading_rate)
     return np.asarray(gain + volume + prior)

@@ -14,7 +14,7 @@ from nsfa.stats import Stats
 def update_scores(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
     """x_n ~ N(Λ_n⁻¹ Gᵀ diag(τ) y_n, Λ_n⁻¹), Λ_n = I + Σ_{d observed} τ_d g_d g_dᵀ.
 
-    Changes ``scores``, after which the statistics must be refreshed; leaves log p(Y | G, τ), the scores integrated
+    Changes ``scores``, after which the statistics must be refreshed; leaves log p(Y | G, τ, μ), the scores integrated
     out, in ``stats.log_evidence``. Cost O(D N K), and for each pattern of m missing features O(m² K), or one K×K
     factorisation if they are many.
     """

@@ -37,7 +37,7 @@ def simplify(state: State, stats: Stats, spec: ModelSpec) -> None:
     Changes ``scores``, ``loadings``, ``active``, ``usage``, ``loading_precision`` and the statistics. Cost O(D K²).
     """
     broad = _broad(state)
-    if len(broad) < 2:
+    if len(broad) == 0:
         return
     loadings = state.noise_precision[:, None] ** 0.5 * state.loadings[:, broad]
     _turn(state, broad, np.linalg.eigh(loadings.T @ loadings)[1])
@@ -81,10 +81,12 @@ def add_directions(state: State, stats: Stats, rng: np.random.Generator) -> None
 
 
 def _fit_of_holes(state: State, stats: Stats) -> Any:
-    """What the factors say of the missing entries, as a sparse array (D, N); there the values are zero."""
-    holes = sp.csr_array(stats.data.shape) if stats.data.absent is None else stats.data.absent.copy()
-    row, sample = holes.nonzero()
-    holes.data = np.einsum("ik,ik->i", state.loadings[row], state.scores[sample])
+    """What the model expects of the missing entries, as a sparse array (D, N); there the values are zero."""
+    holes = stats.fit_of_holes(state)
+    if holes is None:
+        return sp.csr_array(stats.data.shape)
+    if state.intercept is not None:
+        holes.data += np.repeat(state.intercept, np.diff(holes.indptr))
     return holes
 
 
@@ -105,4 +107,4 @@ def _turn(state: State, which: Ints, rotation: Floats, kept_from: float = 0.0) -
     state.usage[which] = kept.sum(axis=0)
     if state.loading_precision.ndim == 1:
         size = np.where(kept, square if state.relative else loadings**2, 0.0).sum(axis=0)
-        state.loading_precision[which] = state.usage[which] / size
+        state.loading_precision[which] = state.usage[which] / np.maximum(size, np.finfo(float).tiny)

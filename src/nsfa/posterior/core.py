@@ -130,6 +130,14 @@ class Posterior:
         pairs = self.data.kept[feature_pairs(len(self.data.kept))]
         return {f"covariance {i}": f"the covariance of {names[a]} and {names[b]}" for i, (a, b) in enumerate(pairs, 1)}
 
+    def feature_mean(self) -> Floats:
+        """Posterior mean of every feature's mean (n_features,), in the user's units.
+
+        That of its observed entries where the priors hold it there, and where the feature does not vary.
+        """
+        drawn = [draw.intercept for draw in self.draws if draw.intercept is not None]
+        return self.data.center + (self.data.to_user(np.mean(drawn, axis=0)) if drawn else 0.0)
+
     def noise_variance(self) -> Floats:
         """Posterior mean noise variance of every feature (n_features,), in the user's units; 0 where it is constant."""
         total = np.zeros(len(self.data.kept))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 RHAT_LIMIT = 1.05
 ESS_LIMIT = 100.0
+# The verdicts on a factor.
+SETTLED, UNSETTLED, SOME_CHAINS, NOT_JUDGED = "settled", "unsettled", "some chains", "not judged"
 # Chains with fewer draws are not judged.
 TOO_FEW_DRAWS = 4
 PREVIEW = "Preview: too short to tell whether the chains agree; a full fit does."
@@ -87,9 +89,9 @@ class Diagnostics:
 
     def with_factors(self, words: Sequence[str]) -> Diagnostics:
         """The same with the verdict on every consensus factor taken into the sentence."""
-        n, settled = len(words), sum(word == "settled" for word in words)
+        n, settled = len(words), sum(word == SETTLED for word in words)
         found = replace(self, n_factors=n, settled=settled)
-        if n == 0 or "not judged" in words:
+        if n == 0 or NOT_JUDGED in words:
             return found
         which = settled_words(settled, n)
         if self.converged:

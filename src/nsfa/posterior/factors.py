@@ -10,18 +10,26 @@ import numpy as np
 
 from nsfa.draws import Draw
 from nsfa.kernels import Bools, Floats, Ints
-from nsfa.posterior.diagnostics import TOO_FEW_DRAWS, ess_bulk, split_rhat
+from nsfa.posterior.diagnostics import (
+    ESS_LIMIT,
+    NOT_JUDGED,
+    SETTLED,
+    SOME_CHAINS,
+    TOO_FEW_DRAWS,
+    UNSETTLED,
+    ess_bulk,
+    split_rhat,
+)
 from nsfa.posterior.shares import EFFECT, Block, reaching
 
-SETTLED, UNSETTLED, SOME_CHAINS, NOT_JUDGED = "settled", "unsettled", "some chains", "not judged"
 # A chain has a factor that more than this share of its draws contain; a settled one is in the larger share of every
 # chain's: of those nearer to one half, another fit may find that fewer than half of its draws contain them.
 IN_CHAIN = 0.5
 LEAST_SUPPORT = 0.8
 # Every two chains' own mean loadings of a settled factor have at least this cosine.
 LEAST_AGREEMENT = 0.95
-# Limits of R-hat and effective draws for one factor: a picture of it needs less than the averages of all draws.
-FACTOR_RHAT, FACTOR_ESS = 1.1, 50.0
+# Limits of R-hat and effective draws for one factor; a picture of it needs less agreement than the averages of all draws.
+FACTOR_RHAT, FACTOR_ESS = 1.1, ESS_LIMIT
 
 
 class Traces(NamedTuple):

@@ -16,7 +16,8 @@ from nsfa.kernels import Ints
 from nsfa.posterior import Posterior
 from nsfa.posterior.align import evenly
 from nsfa.posterior.consensus import MINOR_GENES, MINOR_SHARE, Consensus
-from nsfa.posterior.factors import IN_CHAIN, LEAST_AGREEMENT, LEAST_SUPPORT, NOT_JUDGED
+from nsfa.posterior.diagnostics import NOT_JUDGED
+from nsfa.posterior.factors import IN_CHAIN, LEAST_AGREEMENT, LEAST_SUPPORT
 from nsfa.reading import percent
 from nsfa.report import loadings, pack, samples, words
 
