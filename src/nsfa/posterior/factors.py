@@ -28,7 +28,7 @@ IN_CHAIN = 0.5
 LEAST_SUPPORT = 0.8
 # Every two chains' own mean loadings of a settled factor have at least this cosine.
 LEAST_AGREEMENT = 0.95
-# Limits of R-hat and effective draws for one factor; a picture of it needs less agreement than the averages of all draws.
+# Limits of R-hat and effective draws for one factor; a picture of it needs less agreement than averages of all draws.
 FACTOR_RHAT, FACTOR_ESS = 1.1, ESS_LIMIT
 
 
