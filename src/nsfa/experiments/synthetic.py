@@ -82,7 +82,8 @@ def fit(family: str, settings: dict[str, Any], seed: int, sweeps: int, ones: boo
         yield from _recovery(data, loadings, loadings != 0, 0)
         return
     length = {"tune": sweeps - COUNTED, "draws": COUNTED, "thin": 1, "chains": 1, "n_jobs": 1}
-    posterior = getattr(nsfa, family)(**settings, **length, random_state=seed).fit(data.X).posterior_
+    # the claims are about the paper's model
+    posterior = getattr(nsfa, family)(**settings, **length, prior="paper", random_state=seed).fit(data.X).posterior_
     for at, n_factors in enumerate(posterior.n_components[0], sweeps - COUNTED + 1):
         yield "K", at, n_factors
     dense = posterior.spec.pattern == "dense"
