@@ -108,8 +108,11 @@ CHAIN_LENGTH = 100
 RUNAWAY = 150  # factors: a chain that gets here is caught
 
 
-def run(name: str, sweeps: int, missing: bool = True, seed: int = SEED, without=(), **changes) -> Result:
-    """z scores of every statistic for one model; ``changes`` go to the specification, moves named ``without`` are left out."""
+def run(name: str, sweeps: int, missing: bool = True, seed: int = SEED, without=(), repeat=1, **changes) -> Result:
+    """z scores of every statistic for one model; ``changes`` go to the specification, moves named ``without`` are left out.
+
+    Data come anew after ``repeat`` sweeps: intercepts, which are drawn last, act on the next one.
+    """
     changes.setdefault("priors", PRIORS)
     if name != "nsfa":
         changes.setdefault("n_components", 3)
@@ -117,7 +120,7 @@ def run(name: str, sweeps: int, missing: bool = True, seed: int = SEED, without=
     rng = np.random.default_rng(seed)
     prior = [statistics(simulate_state(spec, N_FEATURES, N_SAMPLES, rng), spec) for _ in range(2 * sweeps)]
     rng = np.random.default_rng([seed, 1])
-    chains = [_successive(spec, mask(missing), rng, without) for _ in range(sweeps // CHAIN_LENGTH)]
+    chains = [_successive(spec, mask(missing), rng, without, repeat) for _ in range(sweeps // CHAIN_LENGTH)]
     names = list(prior[0])
     a = np.array([[row[n] for n in names] for row in prior])
     b = np.array([[np.mean([row[n] for row in chain]) for n in names] for chain in chains])
@@ -128,7 +131,7 @@ def run(name: str, sweeps: int, missing: bool = True, seed: int = SEED, without=
     return Result([n for n, m in zip(names, moving, strict=True) if m], z)
 
 
-def _successive(spec, holes, rng, without) -> list[dict[str, float]]:
+def _successive(spec, holes, rng, without, repeat) -> list[dict[str, float]]:
     """Statistics of one chain after its first quarter, started from the prior."""
     state = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
     table = np.where(holes, np.nan, simulate_data(state, rng).T)
@@ -142,9 +145,7 @@ def _successive(spec, holes, rng, without) -> list[dict[str, float]]:
             state.intercept[:] = 0.0
         data.replace_values(simulate_data(state, rng))
         stats.refresh(state)
-        for move in moves:
-            if move.__name__ in without:
-                continue
+        for move in repeat * tuple(move for move in moves if move.__name__ not in without):
             move(state, stats, spec, rng)
         if sweep >= CHAIN_LENGTH // 4 and sweep % 2:
             out.append(statistics(state, spec))

@@ -52,6 +52,8 @@ RUNS = {
     "fa": ("fa", {}),
     "afa": ("afa", {"noise": "shared"}),
     "afa, absolute slab": ("afa", {"priors": geweke.ABSOLUTE}),
+    # means act on the sweep after the one that draws them
+    "afa, means": ("afa", {"repeat": 2}),
     "fok": ("fok", {"noise": "isotropic"}),
     "bfrm": ("bfrm", {}),
 }

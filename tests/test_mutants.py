@@ -183,11 +183,6 @@ def scores_with_a_mean_of_zero(patch):
     patch.setattr(intercept, "update_mean_scores", wrong)
 
 
-def split_that_forgets_other_relative_loadings(patch):
-    right = split.Splits
-    patch.setattr(split, "Splits", lambda **k: right(**{**k, "weight": 0.0 * k["weight"]}))
-
-
 def split_with_the_rate_of_all_features(patch):
     right = split.Splits
     patch.setattr(split, "Splits", lambda **k: right(**{**k, "rate": k["rate"] * len(k["loadings"])}))
@@ -265,7 +260,7 @@ MUTANTS = [
     (pseudo_count_not_divided_by_factors, "sfa", {"sweep": "collapsed", "stickiness": "infer"}),
     (anchor_without_its_uniform, "nsfa", {"sweep": "parallel", "stickiness": "infer"}),
     (harmonic_number_forgets_stickiness, "nsfa", {"sweep": "parallel", "stickiness": "infer"}),
-    (missing_samples_counted_in_gram, *NSFA),
+    (missing_samples_counted_in_gram, "nsfa", {**PLAIN, "priors": geweke.ABSOLUTE}),
     (missing_features_counted_in_scores, "fa", {}),
     (missing_features_half_taken_out_of_shared_scores, "fa", {}),
     (rate_read_as_scale_in_scale, *NSFA),
@@ -275,9 +270,8 @@ MUTANTS = [
     (marginal_noise_rate_read_as_scale, *MARGINAL),
     (missing_entries_imputed_without_noise, *MARGINAL),
     (relative_loadings_forgotten_in_noise, "afa", {"noise": "shared"}),
-    (means_without_their_spread, "afa", {"noise": "shared"}),
+    (means_without_their_spread, "afa", {"repeat": 2}),
     (scores_with_a_mean_of_zero, *NSFA),
-    (split_that_forgets_other_relative_loadings, *SPLIT),
     (split_with_the_rate_of_all_features, *SPLIT),
     (split_with_the_noise_density_of_precisions, *SPLIT),
     (doublet_with_the_rate_of_ordered_pairs, *DOUBLETS),

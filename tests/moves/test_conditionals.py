@@ -1,6 +1,7 @@
 """Each move's odds and moments against differences of the log joint: the oracle knows nothing of S, T, q."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from scipy import stats as distributions
 from cases import HOLES, case, centred
 from nsfa.kernels import few_missing
 from nsfa.kernels.reference import _row_gram, entry_conditional
-from nsfa.model import priors
-from nsfa.model.joint import log_joint
-from nsfa.moves import births, concentration, loadings, noise, precisions, split
+from nsfa.kernels.reference_moves import log_split_ratio
+from nsfa.model import Gamma, Priors, priors
+from nsfa.model.joint import log_joint, log_prior
+from nsfa.moves import births, concentration, loadings, noise, precisions, shear, split
 
 
 def joint(state, stats, spec):
@@ -90,6 +92,92 @@ def test_birth_ratio_is_the_ratio_of_marginals(kind):
     poisson = np.log(rate)
     # 1/K! instead of 1/κ!: K+1 places for the new column
     assert more - less + np.log(len(usage) + 1) == pytest.approx(poisson, abs=1e-10)
+
+
+ABSOLUTE = Priors(
+    concentration=Gamma(40.0, 10.0), noise=Gamma(3, 2), loading_shape=3.0, relative=False, intercept=False
+)
+
+
+@pytest.mark.parametrize("changes", [{}, {"priors": ABSOLUTE}], ids=["relative", "absolute"])
+def test_split_ratio_is_a_difference_of_log_priors(changes, monkeypatch):
+    """A share of one feature's noise becomes a factor of its own, its slab precision integrated out on a grid."""
+    state, stats, spec = case("nsfa", precision="factor", **changes)
+    problems = []
+    monkeypatch.setattr(
+        stats.kernels, "draw_splits", lambda problem, key: problems.append(problem) or 1 / 0, raising=False
+    )
+    with pytest.raises(ZeroDivisionError):
+        split.update_split(state, stats, spec, np.random.default_rng(0))
+    d = int(np.argmax(state.active.sum(axis=1)))
+    variance, n_factors = 1 / state.noise_precision[d], state.n_factors
+    g = 0.6 * np.sqrt(variance)
+    own = int(((state.usage == 1) & state.active[d]).sum())
+    weight = problems[0].weight[0, d], problems[0].weight[1, d]
+    got = log_split_ratio(g, variance - g * g, own, weight, problems[0])
+    grid, logs = np.geomspace(1e-4, 1e3, 4000), []
+    for value in grid:
+        new = copy.deepcopy(state)
+        new.add(np.array([[d]]), np.array([[g]]), np.zeros((1, len(state.scores))), np.array([value]))
+        new.noise_precision[d] = 1 / (variance - g * g)
+        logs.append(sum(log_prior(new, spec).values()))
+    more = np.log(np.trapezoid(np.exp(np.array(logs) - max(logs)), grid)) + max(logs)
+    less = sum(log_prior(state, spec).values())
+    # densities of ψ, not of τ; scores integrated out; K + 1 places for the column; g drawn with density |g|/ψ
+    jacobian = 2 * np.log(variance) - 2 * np.log(variance - g * g)
+    scores = 0.5 * len(state.scores) * np.log(2 * np.pi)
+    expected = more - less + jacobian + scores + np.log(n_factors + 1) - np.log(own + 1) + np.log(variance / g)
+    assert got == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("changes", [{}, {"priors": ABSOLUTE}], ids=["relative", "absolute"])
+def test_shears_are_drawn_from_their_conditional(changes, rng):
+    state, stats, spec = case("nsfa", precision="factor", **changes)
+    state.drop(np.arange(2, state.n_factors))
+    state.active[:, 0] = True
+    state.active[:, 1] = np.arange(9) < 5
+    state.loadings[:] = np.where(state.active, rng.normal(size=(9, 2)), 0.0)
+    state.usage = state.active.sum(axis=0)
+    stats.refresh(state)
+
+    def sheared(a):
+        new = copy.deepcopy(state)
+        new.scores[:, 1] += a * new.scores[:, 0]
+        new.loadings[:, 0] -= a * new.loadings[:, 1]
+        return joint(new, stats, spec)
+
+    down, here, up = sheared(-1.0), sheared(0.0), sheared(1.0)
+    precision = 2 * here - up - down
+    mean = 0.5 * (up - down) / precision
+    draws = []
+    for _ in range(3000):
+        new = copy.deepcopy(state)
+        shear.update_shear(new, copy.copy(stats), spec, rng)
+        stats.refresh(state)
+        draws.append((new.scores[:, 1] - state.scores[:, 1]) @ state.scores[:, 0] / (state.scores[:, 0] ** 2).sum())
+    z = (np.array(draws) - mean) * np.sqrt(precision)
+    assert distributions.kstest(z, "norm").pvalue > 1e-3
+
+
+@pytest.mark.parametrize("changes", [{}, {"priors": ABSOLUTE}], ids=["relative", "absolute"])
+def test_births_without_data_have_loadings_of_their_slab(changes, rng):
+    state, stats, spec = case("nsfa", precision="factor", n_features=40, backend="numba", **changes)
+    state.noise_precision = rng.gamma(1.0, 3.0, 40)
+    empty = copy.copy(stats)
+    empty.data, empty._power, drawn = replace(stats.data, count=np.zeros(40)), np.zeros(40), []
+    for _ in range(400):
+        empty.residual, empty.cross = np.zeros(40), np.zeros((40, state.n_factors))
+        empty.gram = np.zeros((state.n_factors,) * 2)
+        births.update_births(state, empty, spec, rng)
+        state.buffers["scores"][:] = 0.0
+        own = state.usage == 1
+        rows = state.active[:, own].argmax(axis=0)
+        drawn.append(
+            state.loadings[rows, np.flatnonzero(own)]
+            * np.sqrt(state.slab_rows[rows % len(state.slab_rows), np.flatnonzero(own)])
+        )
+    values = np.concatenate(drawn[::5])
+    assert len(values) > 300 and distributions.kstest(values, "norm").pvalue > 1e-3
 
 
 def test_splits_keep_each_feature_s_own_variance(rng):
