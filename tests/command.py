@@ -21,7 +21,7 @@ def run(*words, code=0):
 
 
 def write_table(path: Path, n_genes=12, n_samples=15, missing=0.0, names=None) -> Path:
-    data = make_sparse_factors(n_samples, n_genes, 2, density=0.4, missing=missing, random_state=1)
+    data = make_sparse_factors(n_samples, n_genes, 2, density=0.6, missing=missing, random_state=1)
     genes = names or [f"gene{d}" for d in range(n_genes)]
     frame = pd.DataFrame(data.X.T, index=genes, columns=[f"sample{n}" for n in range(n_samples)])
     frame.to_csv(path, index_label="gene", float_format="%.6g")
