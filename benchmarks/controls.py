@@ -6,7 +6,7 @@ Tables of noise, of planted factors, and real ones whose genes were shuffled, ge
 factors a draw has (K), how many of five genes or more (``substantial``; ``per start``, the same for each chain, which
 start with a quarter, none, a half and an eighth of the factors a table can have), how many are in the consensus, how
 many of these have five genes or more, of those how many are false, and how many true ones are missed, at |cosine| 0.9.
-Real tables are left out where there are no files. With ``-o`` the rows are kept in controls.csv there.
+Real tables are left out where there are no files. With ``-o`` the rows are kept in controls.csv and controls.md there.
 """
 
 from __future__ import annotations
@@ -120,6 +120,16 @@ def row(name: str, control: Control, seed: int, **settings: object) -> dict[str,
     return out
 
 
+def markdown(rows: pd.DataFrame) -> str:
+    """The rows as a table for docs/controls.md, in the order of ``tables``."""
+    order = {name: i for i, (name, _) in enumerate(tables(0))}
+    rows = rows.drop(columns=["seed", "settled", "worst R-hat"]).sort_values(
+        "table", key=lambda names: names.map(order)
+    )
+    lines = [rows.columns, ["---"] * rows.shape[1], *rows.fillna("").astype(str).to_numpy()]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=[""], help="controls whose names contain one of these")
@@ -142,7 +152,9 @@ def main() -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             rows = pd.read_csv(path, dtype=str).to_dict("records") if path.exists() else []
             rows = [old for old in rows if (old["table"], int(old["seed"])) != (name, arguments.seed)]
-            pd.DataFrame([*rows, new]).to_csv(path, index=False)
+            every = pd.DataFrame([*rows, new])
+            every.to_csv(path, index=False)
+            path.with_suffix(".md").write_text(markdown(every), encoding="utf-8")
 
 
 if __name__ == "__main__":
