@@ -26,9 +26,10 @@ from nsfa.stats import Stats
 
 # What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
 _CARRIED = ("number", "seconds")
-# Sweeps per kept draw where the user does not say: one up to about ``SMALL`` entries and from half of ``LARGE`` on, at
-# most twelve in between.
+# Sweeps per kept draw where the user does not say: ``LEAST_THIN`` up to ``CHEAP`` entries, one from half of ``LARGE`` on,
+# at most twelve in between.
 SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
+LEAST_THIN, CHEAP = 4, 50_000
 # Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK``
 # / ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
 TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 150, 100, 1_000_000_000
@@ -93,11 +94,13 @@ def default_tune(data: Observed) -> int:
 def default_thin(data: Observed) -> int:
     """Sweeps per kept draw that give a fit with default length a fair chance to converge, by the table's size.
 
-    Small tables need one; larger ones have more factors, which change more slowly; in very large ones a sweep takes so
-    long that the choice is left to the user. With missing entries it takes two to three times as long: a third as many.
+    In small tables sweeps cost next to nothing; larger ones have more factors, which change more slowly; in very large
+    ones a sweep takes so long that the choice is left to the user. With missing entries it takes two to three times as
+    long: a third as many, but in small tables.
     """
     entries = max(1, data.shape[0] * data.shape[1])
-    return max(1, int(min((entries / SMALL) ** GROWTH, LARGE / entries) / (1 if data.complete else 3)))
+    least = LEAST_THIN if entries <= CHEAP else 1
+    return max(least, int(min((entries / SMALL) ** GROWTH, LARGE / entries) / (1 if data.complete else 3)))
 
 
 def chain_generator(seed: int | None, chain: int) -> np.random.Generator:

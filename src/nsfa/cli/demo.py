@@ -64,7 +64,7 @@ def demo(
     """
     out = output or free_name(Path("nsfa-demo"))
     check_free(out, run.force)
-    model = ModelOptions(concentration="1.0")
+    model = ModelOptions()
     wanted = ReportOptions(title="A simulated table: 100 genes, 16 hidden factors")
     estimator = make_estimator(model, sampling, run.jobs)
     made = simulate(sampling.seed)
