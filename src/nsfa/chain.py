@@ -26,8 +26,8 @@ from nsfa.stats import Stats
 
 # What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
 _CARRIED = ("number", "seconds")
-# Sweeps per kept draw where the user does not say: ``LEAST_THIN`` up to ``CHEAP`` entries, one from half of ``LARGE`` on,
-# at most twelve in between.
+# Sweeps per kept draw where the user does not say: ``LEAST_THIN`` up to ``CHEAP`` entries, one from half of ``LARGE``
+# on, at most twelve in between.
 SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
 LEAST_THIN, CHEAP = 4, 50_000
 # Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK``

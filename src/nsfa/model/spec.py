@@ -58,7 +58,7 @@ class Priors:
     3/√N: a factor, if it is there, is one that N samples can show.
     relative: the slab of feature d is N(0, 1/(λ τ_d)), in units of its noise, instead of N(0, 1/λ).
     intercept: each feature's mean is unknown, with a flat prior, instead of that of its observed entries.
-    concentration, stickiness: priors of α and β where they are inferred; None is Gamma(1, 20) for the number of factors
+    concentration, stickiness: priors of α and β where they are inferred; None is Gamma(1, 10) for the number of factors
     that an Indian Buffet Process infers, Gamma(1, 1) where it is fixed.
     reliability: m, the mean of BFRM's Beta for a loading that may be used; it is the only moment that matters once
     the loading's own probability is integrated out. sparsity: BFRM's Beta(s r, s(1−r)) as (s, r); None is (D, 5/D).
@@ -190,7 +190,7 @@ class ModelSpec:
     @property
     def concentration_prior(self) -> Gamma:
         """The prior of α where it is inferred."""
-        return self.priors.concentration or Gamma(1.0, 20.0 if self.pattern == "ibp" else 1.0)
+        return self.priors.concentration or Gamma(1.0, 10.0 if self.pattern == "ibp" else 1.0)
 
     def check_shape(self, n_features: int, n_samples: int) -> None:
         """Raise ValueError if the model cannot be fitted to a table of this size."""
