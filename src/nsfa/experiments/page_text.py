@@ -20,7 +20,7 @@ come from `NSFA_DATA_DIR` or are downloaded. Other people's methods are in the f
 
 Seeds: data set s is simulated with seed s and fitted with seed s; split s hides the entries that
 `nsfa.compare(..., random_state=0)` hides in its split s, and is fitted with seed s. One chain per fit, as in the
-paper."""
+paper. On the simulated tables NSFA has the paper's priors; elsewhere it has ours unless its name says so."""
 
 
 def convergence(frame: Any, quick: bool) -> str:
