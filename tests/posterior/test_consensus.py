@@ -166,7 +166,8 @@ def test_planted_factors_are_found(planted):
 
 def test_summary_has_a_row_per_factor(planted):
     table = planted[1].posterior_.summary()
-    checks, rest = ["verdict", "agreement", "rhat", "ess"], ["minor", "n_core", "n_features", "top_features"]
+    checks = ["verdict", "agreement", "rhat", "ess"]
+    rest = ["minor", "two_samples", "n_core", "n_features", "top_features"]
     assert list(table.columns) == ["support", "chains", *checks, "variance_explained", *rest]
     assert len(table) == 4 and (table.chains == 2).all() and not table.minor.any()
     assert (table.n_core > 0).all() and (table.n_core <= table.n_features).all()
@@ -177,6 +178,14 @@ def test_summary_names_the_core_or_else_the_first_of_all_genes(by_hand):
     table = replace(by_hand[2], relevance=relevance, feature_names=tuple("abcd")).summary()
     assert table.n_core.tolist() == [1, 0] and table.n_features.tolist() == [2, 2]
     assert table.top_features[0] == "b" and set(table.top_features[1].split(", ")) == {"c", "d"}
+
+
+def test_factors_of_one_or_two_samples_are_told(planted):
+    found = planted[1].posterior_.consensus()
+    assert (found.two_samples < 0.3).all()
+    scores = np.zeros((50, 2))
+    scores[[3, 7, 9], 0], scores[:, 1] = [3.0, -4.0, 1.0], 1.0
+    np.testing.assert_allclose(replace(found, scores=scores).two_samples, [25 / 26, 0.04])
 
 
 def test_small_and_weak_factors_are_minor(by_hand):

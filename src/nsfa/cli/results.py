@@ -190,11 +190,14 @@ def user_table(data: Observed) -> Floats:
 
 def summary(posterior: Posterior) -> dict[str, Any]:
     """What was found and whether to believe it, as plain values."""
+    from nsfa.posterior.consensus import OUTLYING
+
     diagnostics, consensus = posterior.diagnostics(), posterior.consensus()
     return {
         "n_substantial": consensus.n_substantial,
         "n_substantial_posterior": _shares(posterior.n_substantial),
         "n_shared_posterior": _shares(posterior.n_shared),
+        "n_outlying": int((consensus.two_samples > OUTLYING).sum()),
         "n_components": consensus.n_factors,
         "n_components_posterior": _shares(posterior.n_components),
         "converged": diagnostics.converged,

@@ -127,6 +127,9 @@ def tell(out: Path, found: dict[str, Any]) -> None:
     for line in _numbers(found):
         say(line)
     say(found["verdict"], style="green" if found["converged"] and found["chains"] > 1 else "yellow")
+    if found["n_outlying"]:
+        which = "factor rests" if found["n_outlying"] == 1 else "factors rest"
+        say(f"{found['n_outlying']} {which} on one or two samples: see two_samples in factors.csv.", style="yellow")
     if found["advice"] is not None:
         from nsfa.posterior.advice import Advice
 

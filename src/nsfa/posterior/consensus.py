@@ -30,6 +30,8 @@ SCORE_ENTRIES = 200_000_000
 # A factor below this share of the variance, or of no more genes than this, is minor.
 MINOR_SHARE = 0.001
 MINOR_GENES = 3
+# A factor of whose squared scores two samples hold so much may be made of outliers.
+OUTLYING = 0.5
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,13 @@ class Consensus:
         """Which factors are minor (K,): below 0.1 % of the variance, or of three features or fewer."""
         return (self.variance_explained < MINOR_SHARE) | (self.sizes <= MINOR_GENES)
 
+    @property
+    def two_samples(self) -> Floats:
+        """Share of each factor's squared scores that two samples hold (K,): above one half, outliers may make it up."""
+        square = np.sort(self.scores**2, axis=0)
+        out: Floats = square[-2:].sum(axis=0) / np.maximum(square.sum(axis=0), np.finfo(float).tiny)
+        return out
+
     def probability(self, effect: float = EFFECT) -> Floats:
         """Probability (n_features, K) that a factor explains at least the share ``effect`` of a feature's variance.
 
@@ -146,8 +155,9 @@ class Consensus:
         """A pandas DataFrame with a row per factor.
 
         Support; chains that have it; verdict, agreement, rhat and ess, see ``FactorChecks``; variance explained;
-        whether the factor is minor; ``n_core``, features of whose variance it explains at least 5 %, and
-        ``n_features``, all of its own, both at 5 % FDR; the first of the core, or of all where there is no core.
+        whether the factor is minor; the share of its squared scores that two samples hold; ``n_core``, features of
+        whose variance it explains at least 5 %, and ``n_features``, all of its own, both at 5 % FDR; the first of the
+        core, or of all where there is no core.
         """
         import pandas as pd
 
@@ -160,6 +170,7 @@ class Consensus:
                 **({} if self.checks is None else vars(self.checks)),
                 "variance_explained": self.variance_explained,
                 "minor": self.minor,
+                "two_samples": self.two_samples,
                 "n_core": [len(genes) for genes in core],
                 "n_features": [len(genes) for genes in every],
                 "top_features": [", ".join(self.feature_names[d] for d in genes[:5]) for genes in first],
