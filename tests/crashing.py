@@ -33,14 +33,14 @@ def problem(name: str):
     """An unfitted model and its table."""
     X = make_sparse_factors(20, 16, 3, density=0.4, random_state=1).X
     if name == "holes":
-        return nsfa.NSFA(**SHORT), np.where(np.random.default_rng(0).random(X.shape) < 0.15, np.nan, X)
+        return nsfa.NSFA(thin=1, **SHORT), np.where(np.random.default_rng(0).random(X.shape) < 0.15, np.nan, X)
     if name == "sparse":
         return nsfa.SFA(3, thin=2, **SHORT), sp.csr_array(
             np.where(np.random.default_rng(0).random(X.shape) < 0.5, 0.0, X)
         )
     if name == "clusters":
         return nsfa.BFRM(3, **SHORT), X
-    return nsfa.NSFA(**SHORT, noise="shared", stickiness="infer"), X
+    return nsfa.NSFA(thin=1, **SHORT, noise="shared", stickiness="infer"), X
 
 
 PROBLEMS = ("holes", "sparse", "clusters", "complete")

@@ -36,7 +36,10 @@ RUNS = {
     # splits of the noise alone make and remove factors
     "nsfa split": ("nsfa", {"without": ("update_births",)}),
     "nsfa split, shared slab": ("nsfa", {"precision": "shared", "noise": "shared", "without": ("update_births",)}),
-    "nsfa split, absolute slab": ("nsfa", {"without": ("update_births",), "priors": geweke.ABSOLUTE}),
+    "nsfa split, absolute slab": (
+        "nsfa",
+        {"noise": "shared", "without": ("update_births",), "priors": geweke.ABSOLUTE},
+    ),
     # factors of two features alone come and go
     "nsfa doublet": ("nsfa", {"noise": "shared", "without": DOUBLET}),
     "nsfa doublet, shared slab": ("nsfa", {"precision": "shared", "stickiness": "infer", "without": DOUBLET}),

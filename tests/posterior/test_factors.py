@@ -146,7 +146,7 @@ def twins():
         make_sparse_factors(60, 40, 8, density=0.25, snr=1, random_state=1).X,
         make_sparse_factors(40, 50, 8, density=0.2, snr=1.5, random_state=2).X,
     ]
-    fits = [[NSFA(chains=4, tune=150, draws=400, random_state=s).fit(X) for s in (0, 1)] for X in tables]
+    fits = [[NSFA(chains=4, tune=150, draws=400, thin=1, random_state=s).fit(X) for s in (0, 1)] for X in tables]
     return [[model.posterior_.consensus() for model in pair] for pair in fits]
 
 
@@ -165,7 +165,7 @@ def stopped():
     """Fits that ended far too early."""
     X = make_sparse_factors(60, 40, 6, density=0.25, missing=0.1, random_state=0).X
     lengths = [(5, 10), (10, 20), (20, 20)]
-    fits = [NSFA(chains=4, tune=t, draws=d, random_state=s).fit(X) for t, d in lengths for s in (0, 1)]
+    fits = [NSFA(chains=4, tune=t, draws=d, thin=1, random_state=s).fit(X) for t, d in lengths for s in (0, 1)]
     return [model.posterior_.consensus() for model in fits]
 
 

@@ -45,7 +45,7 @@ def words_of(text):
 def fitted():
     data = make_sparse_factors(40, 20, 2, density=0.4, snr=20, missing=0.1, random_state=0)
     X = pd.DataFrame(data.X, columns=[f"g{d}" for d in range(20)])
-    return data, NSFA(chains=2, tune=200, draws=100, random_state=0).fit(X)
+    return data, NSFA(chains=2, tune=200, draws=100, thin=1, random_state=0).fit(X)
 
 
 def test_a_fit_is_told_in_words(fitted, tmp_path):
