@@ -38,7 +38,7 @@ RUNS = {
     "nsfa split, shared slab": ("nsfa", {"precision": "shared", "noise": "shared", "without": ("update_births",)}),
     "nsfa split, absolute slab": (
         "nsfa",
-        {"noise": "shared", "without": ("update_births",), "priors": geweke.ABSOLUTE},
+        {"sweeps": 4 * SWEEPS, "without": ("update_births",), "priors": geweke.ABSOLUTE},
     ),
     # factors of two features alone come and go
     "nsfa doublet": ("nsfa", {"noise": "shared", "without": DOUBLET}),
@@ -67,7 +67,8 @@ def test_two_simulators_agree(run, monkeypatch):
     name, changes = RUNS[run]
     if "tilt" in run:
         many_tilts(monkeypatch)
-    result = geweke.run(name, SWEEPS, **changes)
+    # heavy-tailed statistics of a few batches can pass the bound by chance: more of them where one run did
+    result = geweke.run(name, **{"sweeps": SWEEPS, **changes})
     assert result.worst < BOUND, str(result)
 
 

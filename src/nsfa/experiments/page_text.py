@@ -20,7 +20,8 @@ come from `NSFA_DATA_DIR` or are downloaded. Other people's methods are in the f
 
 Seeds: data set s is simulated with seed s and fitted with seed s; split s hides the entries that
 `nsfa.compare(..., random_state=0)` hides in its split s, and is fitted with seed s. One chain per fit, as in the
-paper. On the simulated tables NSFA has the paper's priors; elsewhere it has ours unless its name says so."""
+paper. Run today, NSFA has the paper's priors on the simulated tables and ours elsewhere, unless its name says so; the
+sections say which priors their numbers are of."""
 
 
 def convergence(frame: Any, quick: bool) -> str:
