@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from nsfa.kernels import Floats, Ints
 from nsfa.posterior.consensus import Consensus
 
 MOST_GROUPS = 20
+# more bars than this, with marks on them, are a thicket
+MOST_BARS = 40
 OTHERS, UNLABELLED = "all other groups", "unlabelled"
 
 
@@ -18,6 +22,13 @@ def likely_loadings(consensus: Consensus, threshold: float = 0.5) -> Floats:
     if not 0 <= threshold <= 1:
         raise ValueError(f"threshold must lie between 0 and 1. Got {threshold!r}.")
     return np.where(consensus.inclusion >= threshold, consensus.loadings, 0.0)
+
+
+def symbols_of(consensus: Consensus, gene_names: Mapping[str, str] | None) -> tuple[str, ...] | None:
+    """The features as people call them, their own names where there is no other; None where there are none at all."""
+    if not gene_names:
+        return None
+    return tuple(gene_names.get(name) or name for name in consensus.feature_names)
 
 
 def block_order(values: Floats, most: int) -> Ints:
@@ -37,13 +48,44 @@ def block_order(values: Floats, most: int) -> Ints:
     return out
 
 
+class Bins(NamedTuple):
+    """Whole numbers in bins of equal width, which is 1 unless there are too many to be told apart."""
+
+    starts: Ints
+    width: int
+
+    @property
+    def middle(self) -> Floats:
+        """Where to draw each."""
+        out: Floats = self.starts + np.float64(self.width - 1) / 2
+        return out
+
+    def shares(self, counts: Ints) -> Floats:
+        """Share of the counts in each bin."""
+        out: Floats = ((counts.ravel()[:, None] - self.starts) // self.width == 0).mean(axis=0)
+        return out
+
+    def name(self, number: int) -> str:
+        """A bin in words: 75, or 75 to 79."""
+        start = int(self.starts[number])
+        return str(start) if self.width == 1 else f"{start} to {start + self.width - 1}"
+
+
+def count_bins(counts: Ints) -> Bins:
+    """Bins for whole numbers: as narrow as leaves few enough of them, 1, 2, 5, 10, ... wide."""
+    low, high = int(counts.min()), int(counts.max())
+    widths = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    width = next(w for w in widths if high // w - low // w < MOST_BARS)
+    return Bins(np.arange(low // width * width, high + 1, width), width)
+
+
 def group_codes(groups: Any, n_samples: int) -> tuple[list[str], Ints]:
     """Names of the groups, and each sample's place in them; unlabelled samples and pooled groups come last."""
     if groups is None:
         return [], np.zeros(n_samples, dtype=np.int64)
     import pandas as pd
 
-    labels = pd.Categorical(groups).remove_unused_categories()
+    labels = _counted(pd.Categorical(groups).remove_unused_categories())
     if len(labels) != n_samples:
         raise ValueError(f"groups must have one label per sample, {n_samples}. Got {len(labels)}.")
     names, codes = [str(name) for name in labels.categories], np.array(labels.codes, dtype=np.int64)
@@ -58,6 +100,14 @@ def group_codes(groups: Any, n_samples: int) -> tuple[list[str], Ints]:
         codes = np.where(codes < 0, len(names), codes)
         names = [*names, UNLABELLED]
     return names, codes
+
+
+def _counted(labels: Any) -> Any:
+    """Labels that are numbers written as text in the order of the numbers: 2 before 10."""
+    names = labels.categories
+    if labels.ordered or not len(names) or not all(str(name).isdecimal() for name in names):
+        return labels
+    return labels.reorder_categories(sorted(names, key=int))
 
 
 def percent(share: float) -> str:

@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import io
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 
 from nsfa import NSFA
 from nsfa.readers import read_table
+from nsfa.readers.frames import _words
 from nsfa.readers.sheet import readable
 from tables import SERIES_MATRIX
 
@@ -234,6 +236,28 @@ def test_h5ad(tmp_path, sparse):
         read_table(tmp_path / "t.h5ad", layer="raw")
 
 
+@pytest.mark.parametrize("title", ["gene_symbols", "Gene Symbol", "symbol", "feature_name", "gene_name", "hgnc_symbol"])
+def test_h5ad_brings_annotations_and_symbols(tmp_path, title):
+    anndata = pytest.importorskip("anndata")
+    values = np.array([[1.5, 0, 2, 1], [np.nan] * 4, [0, 3, 4, 2]])
+    obs = pd.DataFrame({"leiden": pd.Categorical(["0", "1", "1"]), "depth": [7.5, 2, 3]}, index=["s1", "s2", "s3"])
+    var = pd.DataFrame({"chromosome": 1, title: ["TP53", "NA", None, "TP53"]}, index=["p1", "p2", "p3", "p4"])
+    anndata.AnnData(values, obs=obs, var=var).write_h5ad(tmp_path / "t.h5ad")
+    table = read_table(tmp_path / "t.h5ad", genes=["p1", "p2", "p3", "p4"])
+    assert table.symbols == {"p1": "TP53", "p2": "p2", "p3": "p3", "p4": "TP53"}
+    assert table.annotations.index.tolist() == ["s1", "s3"], "the sample without a value is left out"
+    assert table.notes[:2] == [
+        "Annotations of the samples (obs): 'leiden', 'depth'.",
+        f"Symbols of the genes (var): {title!r}.",
+    ]
+    assert table.annotations["leiden"].tolist() == ["0", "1"] and table.annotations["depth"].tolist() == [7.5, 3]
+    assert _words(pd.Series(["TP53", "NA", "nan", None])) == ["TP53", "", "", ""]
+    same = pd.DataFrame({title: list("wxyz")}, index=list("wxyz"))
+    anndata.AnnData(values, var=same).write_h5ad(tmp_path / "u.h5ad")
+    plain = read_table(tmp_path / "u.h5ad")
+    assert plain.symbols is None and plain.annotations is None
+
+
 def test_layers_are_of_h5ad_files_only(tmp_path):
     (tmp_path / "t.csv").write_text("gene,a\nx,1\n")
     with pytest.raises(ValueError, match="layer applies to .h5ad files only. Got layer='raw' for t.csv"):
@@ -245,3 +269,15 @@ def test_h5ad_without_anndata_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "anndata", None)
     with pytest.raises(ImportError, match=r"Reading .h5ad needs AnnData: pip install 'nsfa\[anndata\]'"):
         read_table(tmp_path / "t.h5ad")
+
+
+def test_parquet_is_opened_by_arrow_itself(tmp_path, monkeypatch):
+    """A file of Python's in the hands of Arrow's threads can abort a process that is about to end."""
+    from pyarrow import parquet
+
+    given, real = [], parquet.read_table
+    monkeypatch.setattr(parquet, "read_table", lambda source, **rest: (given.append(source), real(source, **rest))[1])
+    pd.DataFrame({"a": [1.0, 2.0]}, index=["x", "y"]).to_parquet(tmp_path / "t.parquet")
+    monkeypatch.chdir(tmp_path)
+    assert read_table("t.parquet").shape == (1, 2)
+    assert isinstance(given[0], str | os.PathLike)

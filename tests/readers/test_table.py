@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from nsfa import NSFA
-from nsfa.readers import filters, read_annotations, read_genes, read_table
+from nsfa.readers import filters, read_annotations, read_gene_names, read_genes, read_table
 from nsfa.readers.names import complete, doubts
 from nsfa.readers.sheet import Sheet
 
@@ -133,7 +133,11 @@ GENES, SAMPLES = ["TP53", "GAPDH", "RPL3", "XIST"], ["GSM1", "GSM2", "GSM3", "GS
         (None, None, (40, 20_000), False, "The table has 40 rows and 20000 columns: it was read as 40 genes of 20000 samples; use"),
         (None, None, (20_000, 40), False, None),
         (None, None, (20_000, 40), True, "The table has 20000 rows and 40 columns: it was read as 40 genes of 20000 samples; leave"),
-        (None, None, (40, 120), False, None),
+        (None, None, (40, 120), False, "Neither names nor shape tell whether the table's rows are genes: it was read as 40 genes of 120 samples; use --samples-in-rows"),
+        (None, None, (40, 120), True, None),
+        (None, None, (40, 13), False, None),
+        (None, [f"sample_{i}" for i in range(30)], (40, 30), False, None),
+        ([f"gene{i}" for i in range(40)], None, (40, 30), False, None),
         (GENES, None, (4, 500), False, None),
         (["x", "y"], ["u", "v"], (2, 2), False, None),
     ],
@@ -195,6 +199,14 @@ def test_annotations_in_the_order_of_the_samples(write):
     assert read_annotations(write('"class"\n"s1" "x"\n'.replace(" ", "\t"), "r.tsv"), ["s1"])["class"].tolist() == ["x"]
 
 
+def test_annotations_of_one_name_are_all_kept(write):
+    frame = read_annotations(write("sample,age,site,age\ns1,61,x,3\ns2,40,y,5\n", "l.csv"), ["s1", "s2"])
+    assert frame.columns.tolist() == ["age", "site", "age.1"]
+    assert frame["age"].tolist() == [61, 40] and frame["age.1"].tolist() == [3, 5]
+    (note,) = frame.attrs["notes"]
+    assert note == "1 annotation name(s) occur more than once and were made unique (x, x.1, …): 'age'."
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -210,6 +222,40 @@ def test_annotations_that_do_not_fit(write, content, sentence):
     with pytest.raises(ValueError) as caught:
         read_annotations(write(content, "l.csv"), ["s1", "s2"])
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "symbols"),
+    [
+        ("id,symbol\np1,TP53\np2,MYC\np9,GAPDH\n", ["TP53", "MYC", "p3"]),
+        ("p1\tTP53\np3\t\np2\tMYC\n", ["TP53", "MYC", "p3"]),
+        ("symbol;chromosome;probe\nTP53;17;p1\nMYC;8;p2\nEGFR;7;p3\nKRAS;12;p3\n", ["TP53", "MYC", "EGFR"]),
+        ("probe,chromosome,Gene Symbol\np1,17,TP53\np2,8,MYC\n", ["TP53", "MYC", "p3"]),
+        ('"","symbol"\n"p1","TP53"\n"p2","na"\n"p3",NA\n', ["TP53", "na", "p3"]),
+        ("id,symbol\np1,TP53\np2,MYC\np3, nan\n", ["TP53", "MYC", "p3"]),
+        ("symbol\tchromosome\np1\tTP53\t17\np2\tMYC\t8\n", ["TP53", "MYC", "p3"]),
+    ],
+)
+def test_symbols_of_the_genes(write, content, symbols):
+    found, notes = read_gene_names(write(content, "n.csv"), ["p1", "p2", "p3"])
+    assert list(found) == ["p1", "p2", "p3"] and list(found.values()) == symbols
+    assert notes == (["1 gene(s) have no symbol in n.csv: 'p3'."] if symbols[2] == "p3" else [])
+
+
+def test_versions_of_ensembl_ids_need_not_agree(write):
+    path = write("ENSG00000141510.12,TP53\nENSG00000136997,MYC\n", "n.csv")
+    genes = ["ENSG00000141510.3", "ENSG00000136997.1"]
+    assert read_gene_names(path, genes)[0] == dict(zip(genes, ["TP53", "MYC"], strict=True))
+
+
+def test_symbols_that_do_not_fit(write):
+    with pytest.raises(ValueError, match="must have a column with the table's genes. Got none of them: .* 'x1', the"):
+        read_gene_names(write("id,symbol\nx1,TP53\n", "n.csv"), ["p1"])
+    with pytest.raises(ValueError, match="must have two columns, ids and symbols. Got a row of one: 'p1'."):
+        read_gene_names(write("p1\np2\n", "n.csv"), ["p1"])
+    short = "probe,chromosome,symbol\np1,17,TP53\np2,8\n"
+    with pytest.raises(ValueError, match="every row of n.csv must have 3 fields, as its header. Got 2 in row 'p2'."):
+        read_gene_names(write(short, "n.csv"), ["p1", "p2"])
 
 
 def test_the_papers_tables(data_dir):

@@ -233,3 +233,22 @@ def test_genes_that_have_numbers_for_names(tmp_path):
     table = read_table(tmp_path / "u.csv")
     assert table.sample_names == ("what", "s1", "s2")
     assert any("name it 'id'" in text for text in table.notes)
+
+
+def test_arrow_reads_from_memory_of_its_own(monkeypatch):
+    """Freed by Arrow's threads, Python's memory can abort a process that is about to end."""
+    from pyarrow import csv
+
+    from nsfa.readers.layout import guess_layout
+
+    content, real = bytearray(plain(",").encode()), csv.read_csv
+
+    def lent(source, *options):
+        # refused with BufferError while anyone looks into it
+        content.clear()
+        return real(source, *options)
+
+    monkeypatch.setattr(csv, "read_csv", lent)
+    names, columns = text_module._parse(content, guess_layout(bytes(content), "t.csv"))
+    assert names == ["x", "y"]
+    np.testing.assert_array_equal(columns, np.transpose(EXPECTED))

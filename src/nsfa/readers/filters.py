@@ -34,7 +34,7 @@ def log2_of(values: Any, samples: Sequence[str], genes: Sequence[str]) -> Any:
         row, column = negative
         raise ValueError(
             f"log2(x + 1) must be of values >= 0. Got {values[row, column]:.6g} for gene {show(genes[column])}, sample "
-            f"{show(samples[row])}; leave out log2 if these are logarithms already."
+            f"{show(samples[row])}; leave out log2 if these are logarithms already, or write NA if it is missing."
         )
     target = values.data if sp.issparse(values) else values
     np.log1p(target, out=target)

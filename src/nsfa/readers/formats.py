@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 from nsfa.readers.arrays import read_npy, read_npz
@@ -86,12 +87,13 @@ def _read_zip(path: Path) -> Sheet:
 
 def _read_lines(path: Path) -> Sheet:
     """Text of one kind or another, perhaps compressed."""
-    content = unpacked(path.read_bytes(), path)
+    raw = path.read_bytes()
+    content = unpacked(raw, path)
     if content.startswith(MATRIX_MARKET):
         return read_matrix(path, content)
     if content.startswith((b"!Series", b"!Sample")) or b"\n!series_matrix_table_begin" in content[: 1 << 20]:
         return _read_geo(path)
-    return read_text(content, path)
+    return replace(read_text(content, path), checksum=f"sha256:{hashlib.sha256(raw).hexdigest()}")
 
 
 def _read_geo(path: Path) -> Sheet:

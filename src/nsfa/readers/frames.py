@@ -10,15 +10,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from nsfa.readers.layout import is_id
+from nsfa.readers.lists import is_symbol, symbol_in
 from nsfa.readers.sheet import Sheet, readable, show, show_some
 
 
 def read_parquet(path: Path) -> Sheet:
     """A frame: row names from its index or from a first column of text, numbers everywhere else."""
     import pandas as pd
+    from pyarrow.fs import LocalFileSystem
 
     with readable(path, "parquet"):
-        frame = pd.read_parquet(path, engine="pyarrow")
+        # opened by Arrow itself: its threads must not hold a file of Python's when the interpreter ends
+        frame = pd.read_parquet(path.absolute(), engine="pyarrow", filesystem=LocalFileSystem())
     rows = None if isinstance(frame.index, pd.RangeIndex) else [str(name) for name in frame.index]
     corner = str(frame.index.name or "")
     if rows is None and frame.shape[1]:
@@ -58,7 +61,25 @@ def read_h5ad(path: Path, layer: str | None = None) -> Sheet:
     if values is None:
         has = show_some(list(adata.layers)) or "none"
         raise ValueError(f"{path.name} must have values in X. Got none; give a layer (there are: {has}).")
-    return Sheet(_real(values, path), list(adata.obs_names), list(adata.var_names), samples_in_rows=True)
+    samples, genes = list(adata.obs_names), list(adata.var_names)
+    column = _symbol_column(adata.var, genes)
+    symbols = None if column is None else _words(adata.var[column])
+    known = list(adata.obs.columns)
+    notes = [f"Annotations of the samples (obs): {show_some(known, 5)}."] if known else []
+    notes += [f"Symbols of the genes (var): {show(column)}."] if symbols else []
+    annotations = adata.obs if known else None
+    return Sheet(_real(values, path), samples, genes, tuple(notes), True, annotations=annotations, symbols=symbols)
+
+
+def _symbol_column(frame: Any, names: list[str]) -> Any:
+    """The column of symbols, by its name; None without one, or if it has the genes' names again."""
+    column = next((name for name in frame.columns if is_symbol(str(name))), None)
+    return None if column is None or _words(frame[column]) == names else column
+
+
+def _words(column: Any) -> list[str]:
+    """The symbols of a column, empty where missing."""
+    return ["" if missing else symbol_in(str(word)) for word, missing in zip(column, column.isna(), strict=True)]
 
 
 def _is_10x(path: Path) -> bool:

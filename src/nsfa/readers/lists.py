@@ -1,16 +1,24 @@
-"""Lists that go with a table: the genes to keep, and labels of its samples."""
+"""Lists that go with a table: the genes to keep or their symbols, and labels of its samples."""
 
 from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nsfa.readers.content import as_utf8, unpacked
 from nsfa.readers.layout import MISSING
+from nsfa.readers.names import complete
 from nsfa.readers.sheet import show, show_some
+
+# what people write above a column of symbols, without its spaces and underscores
+_SYMBOL = re.compile(r"(hgnc|mgi|officialgene|gene)?symbols?|(externalgene|geneshort|gene|feature)names?")
+# what programs write where there is no symbol; na is a gene of the fly
+_NO_SYMBOL = frozenset({"", "NA", "N/A", "#N/A", "<NA>", "NaN", "nan", "NULL", "None"})
+_VERSIONED = re.compile(r"(ENS[A-Z]*[GTP]\d{11})\.\d+")
 
 
 def read_genes(path: str | os.PathLike[str]) -> list[str]:
@@ -23,6 +31,58 @@ def read_genes(path: str | os.PathLike[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def is_symbol(word: str) -> bool:
+    """Whether a word is what people write above a column of gene symbols."""
+    return _SYMBOL.fullmatch(re.sub(r"[\s_.\-]", "", word).casefold()) is not None
+
+
+def symbol_in(cell: str) -> str:
+    """The symbol in a cell, empty where that says that there is none."""
+    word = cell.strip()
+    return "" if word in _NO_SYMBOL else word
+
+
+def named(genes: Sequence[str], symbols: Sequence[str]) -> dict[str, str]:
+    """The symbol of every gene; the gene's own name where there is none."""
+    return {gene: symbol_in(symbol) or gene for gene, symbol in zip(genes, symbols, strict=True)}
+
+
+def read_gene_names(path: str | os.PathLike[str], genes: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Symbols of the genes of a table from a csv or tsv file with a column of their ids and one of symbols.
+
+    The column of ids is the one with most of ``genes``; versions of Ensembl ids (ENSG….3) need not agree. Symbols are
+    in the column that a header names so, else in the first other one. Returns each gene's symbol, its own name where
+    the file has none, and a note about those genes.
+    """
+    path = Path(path)
+    header, *rest = rows = _even(_rows(path, "file of gene names"), path.name)
+    width = len(header)
+    if width < 2:
+        raise ValueError(f"{path.name} must have two columns, ids and symbols. Got a row of one: {show(header[0])}.")
+    known = {_bare(gene) for gene in genes}
+    columns = [[_bare(row[i].strip()) for row in rows] for i in range(width)]
+    found = [len(known.intersection(column)) for column in columns]
+    if not max(found):
+        raise ValueError(
+            f"{path.name} must have a column with the table's genes. Got none of them: its first column has "
+            f"{show_some([row[0] for row in rest or rows])}, the genes are {show_some(genes)}."
+        )
+    key = found.index(max(found))
+    titled = [i for i in range(width) if i != key and is_symbol(header[i])]
+    symbol = (titled or [i for i in range(width) if i != key])[0]
+    # the first of several lines for an id
+    by_id = {columns[key][i]: symbol_in(rows[i][symbol]) for i in reversed(range(len(rows)))}
+    out = named(genes, [by_id.get(_bare(gene), "") for gene in genes])
+    absent = [gene for gene in genes if not by_id.get(_bare(gene))]
+    return out, [f"{len(absent)} gene(s) have no symbol in {path.name}: {show_some(absent)}."] if absent else []
+
+
+def _bare(name: str) -> str:
+    """An Ensembl id without its version; any other name as it is."""
+    match = _VERSIONED.fullmatch(name)
+    return match.group(1) if match else name
+
+
 def read_annotations(path: str | os.PathLike[str], sample_names: Sequence[str]) -> Any:
     """Labels of the samples from a csv or tsv file with a row per sample and a header.
 
@@ -33,31 +93,34 @@ def read_annotations(path: str | os.PathLike[str], sample_names: Sequence[str]) 
     import pandas as pd
 
     path = Path(path)
-    header, *rows = _rows(path, "file of annotations")
-    # R leaves out the name of the column of row names
-    header = ["", *header] if rows and all(len(row) == len(header) + 1 for row in rows) else header
-    uneven = next((row for row in rows if len(row) != len(header)), None)
-    if uneven is not None:
-        raise ValueError(
-            f"every row of {path.name} must have {len(header)} fields, as its header. Got {len(uneven)} in row "
-            f"{show(uneven[0])}."
-        )
+    header, *rows = _even(_rows(path, "file of annotations"), path.name)
     key, notes = _key(header, rows, sample_names, path.name)
     labels = {row[key].strip(): row for row in rows}
     if len(labels) < len(rows):
         twins = [row[key].strip() for row in rows]
         twin = next(name for name in twins if twins.count(name) > 1)
         raise ValueError(f"{path.name} must have one row per sample. Got {show(twin)} {twins.count(twin)} times.")
-    columns = {
-        name.strip() or f"column {i + 1}": [
-            labels[sample][i].strip() if sample in labels else "" for sample in sample_names
-        ]
-        for i, name in enumerate(header)
-        if i != key
-    }
-    frame = pd.DataFrame({name: _typed(cells) for name, cells in columns.items()}, index=list(sample_names))
-    frame.attrs["notes"] = notes
+    others = [i for i in range(len(header)) if i != key]
+    names, twins = complete([header[i].strip() or f"column {i + 1}" for i in others], len(others), "annotation")
+    columns = [[labels[sample][i].strip() if sample in labels else "" for sample in sample_names] for i in others]
+    typed = {name: _typed(cells) for name, cells in zip(names, columns, strict=True)}
+    frame = pd.DataFrame(typed, index=list(sample_names))
+    frame.attrs["notes"] = notes + twins
     return frame
+
+
+def _even(rows: list[list[str]], name: str) -> list[list[str]]:
+    """Rows as long as the first, the header; ValueError if one is not."""
+    header, *rest = rows
+    # R leaves out the name of the column of row names
+    header = ["", *header] if rest and all(len(row) == len(header) + 1 for row in rest) else header
+    uneven = next((row for row in rest if len(row) != len(header)), None)
+    if uneven is not None:
+        raise ValueError(
+            f"every row of {name} must have {len(header)} fields, as its header. Got {len(uneven)} in row "
+            f"{show(uneven[0])}."
+        )
+    return [header, *rest]
 
 
 def _key(header: list[str], rows: list[list[str]], samples: Sequence[str], name: str) -> tuple[int, list[str]]:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from nsfa.readers.sheet import Sheet, show, show_some
 
 # names that only genes, transcripts or probes have
-_GENE = re.compile(r"ENS[A-Z]*[GTP]\d{11}(\.\d+)?|\d+(_[a-z]+)*_at|ILMN_\d+|[NX][MR]_\d+(\.\d+)?")
+_GENE = re.compile(
+    r"ENS[A-Z]*[GTP]\d{11}(\.\d+)?|\d+(_[a-z]+)*_at|ILMN_\d+|[NX][MR]_\d+(\.\d+)?|(?i:gene|probe|feature)[ _.-]?\d+"
+)
 # genes of nearly every expression table of man or mouse
 _KNOWN = {
     "actb", "b2m", "brca1", "cd4", "cd8a", "eef1a1", "egfr", "esr1", "gapdh", "hprt", "hprt1", "krt18", "mki67", "myc",
@@ -23,6 +25,8 @@ _SAMPLE = re.compile(
 _GENE_WORD = re.compile(r"gene|probe|transcript|feature|hgnc|entrez|ensembl|protein", re.IGNORECASE)
 _SAMPLE_WORD = re.compile(r"sample|cell|patient|subject|donor|barcode", re.IGNORECASE)
 _LOPSIDED = 3
+# smaller tables are read at a glance
+_LEAST = 8
 
 
 def complete(names: Sequence[str] | None, count: int, kind: str) -> tuple[list[str], list[str]]:
@@ -59,7 +63,10 @@ def _distinct(names: list[str], twins: set[str]) -> list[str]:
 
 
 def doubts(sheet: Sheet, samples_in_rows: bool) -> list[str]:
-    """A note when names, the word above them, or else the shape, say that the table is the other way round."""
+    """A note when names, the word above them, or else the shape, say that the table is the other way round.
+
+    Also when none of them says anything, nor the user.
+    """
     rows, columns, shape = sheet.rows, sheet.columns, sheet.values.shape
     genes, samples = (columns, rows) if samples_in_rows else (rows, columns)
     n_genes, n_samples = shape[::-1] if samples_in_rows else shape
@@ -79,6 +86,9 @@ def doubts(sheet: Sheet, samples_in_rows: bool) -> list[str]:
         return [f"The row names stand under {show(sheet.corner)}, but {read}"]
     if not right and not agrees and n_samples > _LOPSIDED * n_genes:
         return [f"The table has {shape[0]} rows and {shape[1]} columns: {read}"]
+    told = samples_in_rows or right or agrees or n_genes >= _LOPSIDED * n_samples
+    if not told and min(shape) >= _LEAST:
+        return [f"Neither names nor shape tell whether the table's rows are genes: {read}"]
     return []
 
 

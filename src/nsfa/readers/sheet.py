@@ -14,7 +14,8 @@ class Sheet:
     """Values (n_rows, n_columns), dense or sparse, with the names the file has for them.
 
     ``samples_in_rows`` is None unless the format itself says which way round it is; ``corner`` is what stands above the
-    row names.
+    row names, and ``checksum`` that of the file where its bytes were at hand. ``annotations`` is a DataFrame with a row
+    per sample, and ``symbols`` has a second name for each gene, where the format has such a thing.
     """
 
     values: Any
@@ -23,6 +24,9 @@ class Sheet:
     notes: tuple[str, ...] = ()
     samples_in_rows: bool | None = None
     corner: str = ""
+    checksum: str = ""
+    annotations: Any = None
+    symbols: Sequence[str] | None = None
 
 
 def show(text: object, most: int = 40) -> str:

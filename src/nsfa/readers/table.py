@@ -15,8 +15,9 @@ from nsfa.kernels import Ints
 from nsfa.model.spec import is_integer
 from nsfa.readers import filters
 from nsfa.readers.formats import checksum, read_sheet
-from nsfa.readers.lists import read_genes
+from nsfa.readers.lists import named, read_genes
 from nsfa.readers.names import complete, doubts
+from nsfa.readers.notes import notes_on
 from nsfa.readers.sheet import Sheet, show_some
 
 
@@ -35,6 +36,10 @@ class Table:
         What was noticed or changed while reading, a sentence each.
     checksum
         "sha256:…" of the file; of a 10x folder's matrix, features and barcodes, in this order.
+    annotations
+        What an .h5ad file knows about its samples (obs), a DataFrame in the order of ``sample_names``, or None.
+    symbols
+        Second names of the genes, by their first, where an .h5ad file has such a column (in var), or None.
     """
 
     X: Any = field(repr=False)
@@ -42,6 +47,8 @@ class Table:
     gene_names: tuple[str, ...] = field(repr=False)
     notes: list[str]
     checksum: str
+    annotations: Any = field(default=None, repr=False)
+    symbols: dict[str, str] | None = field(default=None, repr=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -94,10 +101,12 @@ def read_table(
     path = Path(path)
     _check(min_variance, top_genes)
     wanted = read_genes(genes) if isinstance(genes, str | os.PathLike) else genes
-    cut = _oriented(read_sheet(path, layer), samples_in_rows, path.name).without_empty(path.name)
+    sheet = read_sheet(path, layer)
+    cut = _oriented(sheet, samples_in_rows, path.name).without_empty(path.name)
     if wanted is not None:
         kept, notes = filters.listed(cut.genes, wanted)
         cut = replace(cut.keep(kept), notes=cut.notes + notes)
+    cut = replace(cut, notes=cut.notes + notes_on(cut.values, cut.samples, cut.genes, log2))
     if log2:
         cut = replace(cut, values=filters.log2_of(cut.values, cut.samples, cut.genes))
     if min_variance is not None:
@@ -109,7 +118,7 @@ def read_table(
             note = f"There are only {len(cut.genes):,} genes, fewer than the {top_genes:,} to keep."
             cut = replace(cut, notes=[*cut.notes, note])
         cut = cut.keep(filters.most_varying(filters.variances(cut.values), top_genes))
-    return cut.table(checksum(path))
+    return cut.table(sheet.checksum or checksum(path))
 
 
 @dataclass(frozen=True)
@@ -120,6 +129,8 @@ class _Cut:
     samples: list[str]
     genes: list[str]
     notes: list[str]
+    annotations: Any = None
+    symbols: dict[str, str] | None = None
 
     def keep(self, genes: Ints) -> _Cut:
         """Only the genes at these positions."""
@@ -159,7 +170,9 @@ class _Cut:
             X.columns = pd.Index(self.genes)
         else:
             X = pd.DataFrame(self.values, index=self.samples, columns=self.genes, copy=False)
-        return Table(X, tuple(self.samples), tuple(self.genes), self.notes, digest)
+        annotations = None if self.annotations is None else self.annotations.loc[self.samples]
+        symbols = None if self.symbols is None else {gene: self.symbols[gene] for gene in self.genes}
+        return Table(X, tuple(self.samples), tuple(self.genes), self.notes, digest, annotations, symbols)
 
 
 def _oriented(sheet: Sheet, samples_in_rows: bool, name: str) -> _Cut:
@@ -176,7 +189,9 @@ def _oriented(sheet: Sheet, samples_in_rows: bool, name: str) -> _Cut:
         values, samples, genes = sheet.values.T, sheet.columns, sheet.rows
     sample_names, changed = complete(samples, values.shape[0], "sample")
     gene_names, also = complete(genes, values.shape[1], "gene")
-    return _Cut(values, sample_names, gene_names, notes + changed + also)
+    annotations = None if sheet.annotations is None else sheet.annotations.set_axis(sample_names)
+    symbols = None if sheet.symbols is None else named(gene_names, sheet.symbols)
+    return _Cut(values, sample_names, gene_names, notes + changed + also, annotations, symbols)
 
 
 def _check(min_variance: float | None, top_genes: int | None) -> None:

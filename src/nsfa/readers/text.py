@@ -52,7 +52,7 @@ def _parse(content: bytes, layout: Layout) -> tuple[list[str] | None, Floats] | 
     line = max(content.find(b"\n", layout.start) - layout.start, 0)
     try:
         table = arrow.read_csv(
-            pa.py_buffer(memoryview(content)[layout.start :]),
+            _owned_by_arrow(memoryview(content)[layout.start :]),
             # some hundred rows at a time: with fewer, wide tables fall into too many pieces
             arrow.ReadOptions(column_names=fields, block_size=min(max(1 << 22, 400 * line), 1 << 30)),
             arrow.ParseOptions(delimiter=layout.delimiter, newlines_in_values=b'"' in content),
@@ -62,6 +62,19 @@ def _parse(content: bytes, layout: Layout) -> tuple[list[str] | None, Floats] | 
         return None
     names = table.column(0).to_pylist() if layout.has_names else None
     return names, _filled(table, int(layout.has_names))
+
+
+def _owned_by_arrow(content: memoryview) -> Any:
+    """A copy in Arrow's own memory.
+
+    Arrow's threads may drop the last reference after the table is read. To free Python's memory they need the
+    interpreter, and if that is about to end, the process aborts.
+    """
+    import pyarrow as pa
+
+    buffer = pa.allocate_buffer(len(content))
+    np.frombuffer(buffer, np.uint8)[:] = content
+    return buffer
 
 
 def _filled(table: Any, first: int) -> Floats:
