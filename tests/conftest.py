@@ -22,6 +22,24 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(12345)
 
 
+# Where a size decides which code runs: module and name, with a size that every table of the tests exceeds.
+THRESHOLDS = {
+    "nsfa.kernels.numba_cpu._SMALL_SCORES": 0,
+    "nsfa.kernels.numba_cpu._WORTH_A_THREAD": 1,
+    "nsfa.kernels.products._WORK_PER_BLOCK": 20,
+    "nsfa.moves.loadings._LIST_ALL": 0,
+    "nsfa.moves.simplify.ROTATED_ON": 5,
+}
+
+
+@pytest.fixture(params=["small", "large"])
+def either_size(request, monkeypatch) -> None:
+    """Run a test on both sides of every threshold: with the code for small tables, and with that for large ones."""
+    if request.param == "large":
+        for name, size in THRESHOLDS.items():
+            monkeypatch.setattr(name, size)
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The directory with the paper's data; tests that need it skip without it."""

@@ -78,6 +78,7 @@ def many_tilts(patch):
 
 
 @pytest.mark.parametrize("name", ["nsfa", "bfrm"])
+@pytest.mark.usefixtures("either_size")
 def test_two_simulators_of_complete_data_agree(name):
     """The compiled kernels; that the reference backend's chains are the same is seen in test_chain.py."""
     assert geweke.run(name, SWEEPS, missing=False).worst < BOUND

@@ -16,7 +16,8 @@ from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.model import preset
-from nsfa.runner import Board, Progress, sample, worker_count
+from nsfa.runner import Progress, core_count, sample, worker_count
+from nsfa.workers import Worker, borrowed
 
 
 def fingerprint(results) -> list[str]:
@@ -138,16 +139,6 @@ def test_no_seed_means_a_new_one_each_time():
     assert a != b
 
 
-def test_board_carries_progress_and_the_stop_flag(tmp_path):
-    board = Board(tmp_path / "board", 3)
-    assert board.read() == [] and not board.is_set()
-    report = Progress(1, 10, 20, True, 4, -12.5, 0.25, 3.5)
-    board.write(report)
-    assert board.read() == [report]
-    board.stop()
-    assert board.is_set()
-
-
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
@@ -162,9 +153,19 @@ def test_bad_settings_get_one_sentence(settings, sentence):
         sample(data, spec, length=LENGTH, **settings)
 
 
-def test_negative_jobs_count_back_from_the_cores():
-    assert worker_count(-1) == os.cpu_count()
-    assert worker_count(3) == 3
+def test_negative_jobs_count_back_from_the_cores(monkeypatch):
+    monkeypatch.setattr("nsfa.runner.core_count", lambda: 6)
+    assert [worker_count(n) for n in (None, -1, -2, -6, -7, 3, 12)] == [6, 6, 5, 1, 1, 3, 12]
+
+
+def test_cores_are_those_that_affinity_and_containers_leave(monkeypatch):
+    if hasattr(os, "sched_setaffinity"):
+        code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
+        code += "from nsfa.runner import core_count; print(core_count())"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "1\n"
+    # a container's quota is counted by joblib
+    monkeypatch.setattr("joblib.cpu_count", lambda: 2)
+    assert core_count() == 2
 
 
 @pytest.mark.parametrize("large", [10**6, 0])
@@ -175,3 +176,17 @@ def test_joblib_s_own_workers_can_be_used_after_ours(large, monkeypatch):
     assert Parallel(n_jobs=2)(delayed(abs)(i) for i in (-1, 2)) == [1, 2]
     again = sample(data, spec, chains=2, length=Length(5, 2), seed=0, n_jobs=2, workers="processes")
     assert fingerprint(first) == fingerprint(again)
+
+
+def test_what_is_sent_to_workers_does_not_change_meanwhile(monkeypatch):
+    """Chains in this process keep sums in the table; pickling it at that moment would fail."""
+    real, sent = Worker.call, []
+    monkeypatch.setattr(
+        Worker, "call", lambda self, *args, **rest: (sent.append(args[1].data), real(self, *args, **rest))[1]
+    )
+    data, spec = problem(missing=0.0)
+    with borrowed(1) as team:
+        team[0].awake.result()
+    sample(data, spec, chains=4, length=Length(5, 40), seed=0, n_jobs=2, workers="processes")
+    assert sent and "total" in vars(data)
+    assert all(table.values is data.values and "total" not in vars(table) for table in sent)

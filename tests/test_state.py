@@ -52,7 +52,12 @@ def test_added_factors_come_last(precision, rng):
 def test_dropping_keeps_scores_with_their_factor(rng):
     state, _, _ = case(n_features=30, seed=3)
     pairs = {tuple(g): tuple(x) for g, x in zip(state.loadings.T, state.scores.T, strict=True)}
-    state.drop(np.array([0, 2, state.n_factors - 1]))
+    gone = np.array([0, 2, state.n_factors - 1])
+    kept = {tuple(g) for g in np.delete(state.loadings, gone, axis=1).T}
+    assert len(pairs) == state.n_factors == len(kept) + 3
+    state.drop(gone)
+    state.check_invariants()
+    assert {tuple(g) for g in state.loadings.T} == kept and state.n_factors == len(kept)
     for g, x in zip(state.loadings.T, state.scores.T, strict=True):
         assert pairs[tuple(g)] == tuple(x)
 

@@ -80,11 +80,6 @@ def preview_draws(draws: int) -> int:
     return max(1, draws // PREVIEW)
 
 
-def full_draws(draws: int) -> int:
-    """Kept draws of the run that a preview with ``draws`` stands for."""
-    return draws * PREVIEW
-
-
 def default_tune(data: Observed) -> int:
     """Warm-up sweeps by the table's size: fewer in small ones, in very large ones what takes less than a minute."""
     entries = max(1, data.shape[0] * data.shape[1])

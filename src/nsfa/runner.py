@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, BrokenExecutor, Future, ThreadPoolExecutor, wait
-from dataclasses import astuple, dataclass, fields
-from pathlib import Path
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -21,11 +20,12 @@ from threadpoolctl import threadpool_limits
 from nsfa.chain import Chain, Length, Sweep, chain_generator, run_chain
 from nsfa.data import Observed
 from nsfa.draws import Draw
-from nsfa.draws.log import ChainLog, Keeper, Memory
+from nsfa.draws.log import Keeper, Memory, open_log
 from nsfa.draws.store import Store
 from nsfa.kernels import get_kernels
 from nsfa.model.spec import ModelSpec, is_integer
 from nsfa.model.start import starting_factors
+from nsfa.workers import Worker, borrowed
 
 _REPORT_EVERY = 0.1
 # Seconds of sampling from which starting worker processes (imports, compiled code from the cache) is worth it.
@@ -52,15 +52,7 @@ class Progress:
     seconds: float = 0.0
 
 
-_COLUMNS = len(fields(Progress)) - 1
 Monitor = Callable[[Progress], None]
-
-
-class StopFlag(Protocol):
-    """Something chains look at between sweeps: an Event of threads or of processes."""
-
-    def is_set(self) -> bool:
-        """Whether to stop."""
 
 
 @dataclass(frozen=True)
@@ -133,14 +125,26 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         raise ValueError(f"{name} must be an int >= {least}. Got {value!r}.")
 
 
+def shown(chains: int, progress: bool, monitor: Monitor | None) -> AbstractContextManager[Monitor | None]:
+    """The caller's monitor, and if ``progress`` the display of the command beside it."""
+    if not progress:
+        return nullcontext(monitor)
+    # here, since it needs rich and sampling does not
+    from nsfa.progress import beside
+
+    return beside(chains, monitor)
+
+
 def fresh_seed() -> int:
     """A seed from the system's entropy, small enough to write down."""
     return int(np.random.SeedSequence().generate_state(1)[0])
 
 
 def core_count() -> int:
-    """Cores this process may use: its affinity where the system tells it, which batch schedulers set."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Cores this process may use: less than the machine's where a batch scheduler or a container sets a limit."""
+    from joblib import cpu_count
+
+    return int(cpu_count())
 
 
 def worker_count(n_jobs: int | None) -> int:
@@ -153,9 +157,17 @@ def worker_count(n_jobs: int | None) -> int:
     return max(1, cores + 1 + n_jobs) if n_jobs < 0 else n_jobs
 
 
-def _run_one(job: _Job, chain: int, stop: StopFlag, report: Callable[[Progress], Any]) -> ChainResult:
+def _run_one(job: _Job, chain: int, stop: threading.Event, report: Callable[[Progress], Any]) -> ChainResult:
     """One chain from start to end, or until ``stop`` is set; reports a few times a second."""
-    keeper: Keeper = Memory() if job.store is None else ChainLog(job.store, chain)
+    if job.store is None:
+        return _run_kept(job, chain, Memory(), stop, report)
+    with open_log(job.store, chain) as log:
+        return _run_kept(job, chain, log, stop, report)
+
+
+def _run_kept(
+    job: _Job, chain: int, keeper: Keeper, stop: threading.Event, report: Callable[[Progress], Any]
+) -> ChainResult:
     if keeper.complete:
         return ChainResult(chain, keeper.draws, finished=True)
     with threadpool_limits(1):
@@ -204,118 +216,63 @@ def _run_in_threads(job: _Job, chains: int, at_once: int, monitor: Monitor) -> l
     # limits set here too: chains enter and leave theirs at different times, and the setting is the process's
     with threadpool_limits(1), ThreadPoolExecutor(at_once) as pool:
         futures = [pool.submit(_run_one, job, chain, stop, monitor) for chain in range(chains)]
-        return _gather(futures, stop.set, lambda: None)
+        try:
+            return _gather(futures, stop.set, lambda: None)
+        except BaseException:
+            # leaving waits for the chains: they need not run to their end
+            stop.set()
+            raise
 
 
 def _run_in_processes(job: _Job, chains: int, at_once: int, monitor: Monitor) -> list[ChainResult]:
     """One chain at a time here, the others in worker processes, which join in once they are up."""
-    # the pool that joblib.Parallel itself reuses: a plain loky one in its place would break the user's next Parallel
-    from joblib.executor import get_memmapping_executor
+    stop, latest = threading.Event(), dict[int, Progress]()
+    places: SimpleQueue[Callable[[int], ChainResult]] = SimpleQueue()
+    # its own table, of the same arrays: a chain here adds what it computes to the other, maybe while this one is sent
+    sent = replace(job, data=copy(job.data))
 
-    with tempfile.TemporaryDirectory(prefix="nsfa-") as folder, ThreadPoolExecutor(at_once) as waiting:
-        board = Board(Path(folder) / "board", chains)
-        pool = get_memmapping_executor(max(1, at_once - 1), max_nbytes=None)
-        places: SimpleQueue[Callable[[int], ChainResult]] = SimpleQueue()
+    def note(report: Progress) -> None:
+        latest[report.chain] = report
 
-        def here(chain: int) -> ChainResult:
-            return _run_one(job, chain, board, board.write)
+    def join(worker: Worker, awake: Future[None]) -> None:
+        # a worker that cannot start is not missed
+        if awake.exception() is None:
+            places.put(partial(worker.call, _run_one, sent, stop=stop, report=note))
 
-        def elsewhere(chain: int) -> ChainResult:
-            result: ChainResult = pool.submit(_run_elsewhere, job, chain, board).result()
-            return result
-
-        def anywhere(chain: int) -> ChainResult:
-            place = places.get()
-            try:
-                return ChainResult(chain, [], finished=False) if board.is_set() else place(chain)
-            finally:
-                places.put(place)
-
-        def join(awake: Future[None]) -> None:
-            # a worker that cannot start is not missed
-            if not awake.cancelled() and awake.exception() is None:
-                places.put(elsewhere)
-
-        def forward() -> None:
-            for report in board.read():
-                monitor(report)
-
-        places.put(here)
-        for _ in range(at_once - 1):
-            pool.submit(_wake, job.backend).add_done_callback(join)
+    def anywhere(chain: int) -> ChainResult:
+        place = places.get()
         try:
-            return _gather([waiting.submit(anywhere, chain) for chain in range(chains)], board.stop, forward)
-        except BaseException:
-            # leaving waits for the chains: they need not run to their end
-            board.stop()
-            raise
+            return ChainResult(chain, [], finished=False) if stop.is_set() else place(chain)
         finally:
-            if job.data.values.size > _LARGE:
-                # workers that have seen a large table do not give its memory back while they wait
-                pool.shutdown()
+            places.put(place)
 
+    def forward() -> None:
+        for chain in list(latest):
+            monitor(latest.pop(chain))
 
-def _wake(backend: str) -> None:
-    """What a worker process does first: load the code."""
-    get_kernels(backend, 1)
+    def end() -> None:
+        stop.set()
+        for worker in team:
+            worker.stop()
 
-
-def _run_elsewhere(job: _Job, chain: int, board: Board) -> ChainResult:
-    """One chain in a worker process; meanwhile Ctrl-C is the parent's to act on."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        return _run_one(job, chain, _Orphaned(board), board.write)
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-class _Orphaned:
-    """A stop flag that is also set when the process that started this one is gone."""
-
-    def __init__(self, flag: StopFlag) -> None:
-        self._flag, self._parent = flag, os.getppid()
-
-    def is_set(self) -> bool:
-        return self._flag.is_set() or os.getppid() != self._parent
-
-
-class Board:
-    """A small file that worker processes write their progress to, and read the stop flag from."""
-
-    def __init__(self, path: Path, chains: int) -> None:
-        self._path, self._chains = path, chains
-        np.zeros((chains + 1, _COLUMNS)).tofile(path)
-
-    def _open(self, mode: Any) -> Any:
-        return np.memmap(self._path, dtype=np.float64, mode=mode, shape=(self._chains + 1, _COLUMNS))
-
-    def stop(self) -> None:
-        """Ask all chains to stop after their sweep."""
-        self._open("r+")[-1, 0] = 1
-
-    def is_set(self) -> bool:
-        """Whether chains should stop."""
-        return bool(self._open("r")[-1, 0])
-
-    def write(self, p: Progress) -> None:
-        """Post where a chain stands."""
-        self._open("r+")[p.chain] = astuple(p)[1:]
-
-    def read(self) -> list[Progress]:
-        """Where the chains stand that have posted."""
-        rows = self._open("r")[:-1].tolist()
-        return [
-            Progress(i, int(done), int(total), bool(warm), int(k), *rest)
-            for i, (done, total, warm, k, *rest) in enumerate(rows)
-            if total
-        ]
+    # workers that have seen a large table do not give its memory back while they wait
+    keep = job.data.values.size <= _LARGE
+    with borrowed(at_once - 1, keep) as team, ThreadPoolExecutor(at_once) as waiting:
+        places.put(partial(_run_one, job, stop=stop, report=note))
+        for worker in team:
+            worker.awake.add_done_callback(partial(join, worker))
+        try:
+            return _gather([waiting.submit(anywhere, chain) for chain in range(chains)], end, forward)
+        except BaseException:
+            # as above
+            end()
+            raise
 
 
 def _gather(
     futures: list[Future[ChainResult]], stop: Callable[[], None], poll: Callable[[], None]
 ) -> list[ChainResult]:
     """Wait for all chains; on Ctrl-C ask them to stop after their sweep and collect what they have."""
-    interrupted = False
     try:
         waiting = True
         while waiting:
@@ -324,7 +281,6 @@ def _gather(
             done, rest = wait(futures, _REPORT_EVERY / 2, FIRST_EXCEPTION)
             waiting = bool(rest) and not any(future.exception() for future in done)
     except KeyboardInterrupt:
-        interrupted = True
         stop()
         for future in futures:
             future.cancel()
@@ -335,10 +291,7 @@ def _gather(
     # also after an error: the others still write what they have
     wait([future for future in futures if not future.cancelled()])
     results = [
-        ChainResult(chain, [], finished=False)
-        # a terminal's Ctrl-C also ends workers that are idle or starting, and then their pool
-        if future.cancelled() or (interrupted and isinstance(future.exception(), BrokenExecutor))
-        else future.result()
+        ChainResult(chain, [], finished=False) if future.cancelled() else future.result()
         for chain, future in enumerate(futures)
     ]
     poll()

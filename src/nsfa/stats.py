@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ class Stats:
         self._power = data.power
         self.residual = data.power.copy()
         self.n_observed = float(data.count.sum())
-        self.log_evidence = 0.0
+        # clustered scores are never integrated out
+        self.log_evidence = math.nan
 
     @property
     def power(self) -> Floats:

@@ -8,6 +8,7 @@ import pytest
 
 from command import read_json, run
 from nsfa.cli import again
+from nsfa.enrichment import read_gmt
 
 DERIVED = (
     "loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "genes.csv", "factor_genes.gmt", "enrichment.csv",
@@ -33,10 +34,10 @@ def test_added_draws_are_those_of_a_longer_run(copy, finished, tmp_path):
         assert (copy / name).read_bytes() == (tmp_path / "long" / name).read_bytes(), name
 
 
-def test_a_preview_says_so_and_goes_on_to_a_full_run(finished, tmp_path):
+def test_a_preview_says_so_and_more_draws_make_it_a_run(finished, tmp_path):
     out, table = tmp_path / "preview", finished.parent / "table.csv"
     first = run("fit", table, "-o", out, "--chains", "2", "--tune", "20", "--draws", "40", "--preview", "--no-report")
-    assert "Preview:" in first.stdout and f"Full run: nsfa resume {out} --draws 38" in first.stdout
+    assert "Preview:" in first.stdout and "Full run, with its whole warm-up: the same nsfa fit" in first.stdout
     config = tomllib.loads((out / "config.toml").read_text())
     assert "--preview" in config["command"] and "--draws 40" in config["command"]
     again = run("report", out)
@@ -137,9 +138,43 @@ def test_labels_and_gene_sets_that_came_later(copy, tmp_path):
     html = (copy / "report.html").read_text(encoding="utf-8")
     assert "stage" in html and "newcomers" in html
     assert set(pd.read_csv(copy / "enrichment.csv")["gene_set"]) == {"newcomers"}
-    assert set(pd.read_csv(copy / "factors.csv")["best_gene_set"]) == {"newcomers"}
+    tested, best = pd.read_csv(copy / "enrichment.csv"), pd.read_csv(copy / "factors.csv").set_index("factor")
+    sure = tested[tested.fdr <= 0.05].factor.unique()
+    assert set(best.best_gene_set.dropna().index) == set(sure) and set(best.best_gene_set.dropna()) <= {"newcomers"}
     assert str(tmp_path) not in html, "reports are mailed: no folders"
     assert tomllib.loads((copy / "config.toml").read_text())["results"]["annotations"] == str(tmp_path / "labels.csv")
+
+
+def test_symbols_that_came_later_are_kept(copy, tmp_path):
+    (tmp_path / "symbols.csv").write_text("id,symbol\n" + "".join(f"gene{d},SYMBOL{d // 2}\n" for d in range(11)))
+    (tmp_path / "sets.gmt").write_text("by symbol\t\tSYMBOL0\tSYMBOL1\tgene11\nlost\t\tX\tY\tZ\n")
+    ids, loadings = pd.read_csv(copy / "genes.csv"), (copy / "loadings.csv").read_bytes()
+    said = run("report", copy, "--gene-names", tmp_path / "symbols.csv", "--gene-sets", tmp_path / "sets.gmt").stderr
+    assert "1 gene(s) have no symbol in symbols.csv: 'gene11'." in said
+    assert "1 of 2 gene sets have no gene in the table and are not tested: 'lost'." in said
+    symbols = pd.read_csv(copy / "genes.csv")
+    pd.testing.assert_frame_equal(symbols.drop(columns="symbol"), ids)
+    known = {f"gene{d}": f"SYMBOL{d // 2}" for d in range(11)} | {"gene11": "gene11"}
+    assert symbols.symbol.tolist() == [known[gene] for gene in ids.gene]
+    assert (copy / "loadings.csv").read_bytes() == loadings, "by the table's own names"
+    lists = read_gmt(copy / "factor_genes.gmt")
+    assert lists and all(
+        set(genes) <= set(known.values()) and len(set(genes)) == len(genes) for genes in lists.values()
+    )
+    assert set(pd.read_csv(copy / "enrichment.csv").set_size) == {3}, "two genes of two probes each, and one"
+    top = pd.read_csv(copy / "factors.csv").top_genes.dropna()
+    assert len(top) and all(set(genes.split(", ")) <= set(known.values()) for genes in top)
+    html = (copy / "report.html").read_text(encoding="utf-8")
+    assert "SYMBOL3" in html and "gene7" in html and "no gene in the table and are not tested" in html
+    assert str(tmp_path / "symbols.csv") in (copy / "config.toml").read_text()
+    # and again, without the file
+    (tmp_path / "symbols.csv").unlink()
+    run("report", copy)
+    assert pd.read_csv(copy / "genes.csv").symbol.tolist() == symbols.symbol.tolist()
+    (copy / "gene_names.csv").write_text("x,y\n1,2\n")
+    assert (
+        "must have the columns gene and symbol. Got x, y; restore or remove it." in run("report", copy, code=1).stderr
+    )
 
 
 def test_resume_of_what_does_not_exist(tmp_path):

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse as sp
 from typer.main import get_command
 
 import nsfa
@@ -14,7 +17,7 @@ from command import read_json, run, write_table
 from nsfa.cli import app, info
 
 ROOT = Path(__file__).parent.parent.parent
-COMMANDS = ("demo", "fit", "resume", "report", "compare", "reproduce", "info")
+COMMANDS = ("demo", "fit", "resume", "report", "transform", "compare", "reproduce", "info")
 
 
 def test_info_of_the_installation(monkeypatch):
@@ -43,6 +46,32 @@ def test_info_of_a_table(tmp_path):
     assert (turned["samples"], turned["genes"]) == (12, 15)
     assert "another directory" in run("info", tmp_path, code=1).stderr.lower()
     assert "nowhere" in run("info", tmp_path / "nowhere", code=1).stderr
+
+
+def test_info_of_a_sparse_table_that_looks_odd(tmp_path, monkeypatch, rng):
+    counts = sp.csr_array(rng.poisson(0.5, (40, 12)))
+    sp.save_npz(tmp_path / "t.npz", counts)
+    monkeypatch.setattr(sp.csr_array, "toarray", lambda *_: pytest.fail("made dense"))
+    found = read_json(run("info", tmp_path / "t.npz", "--json"))
+    assert found["smallest"] == 0 and found["largest"] == counts.max() and found["missing_entries"] == 0
+    assert len(found["notes"]) == 1 and "as counts are" in found["notes"][0]
+    (line,) = [line for line in run("info", tmp_path / "t.npz").stdout.splitlines() if line.startswith("note")]
+    assert line.split(None, 1)[1] == found["notes"][0]
+
+
+@pytest.mark.parametrize(("spread", "advice"), [(3.0, "nearly as well"), (1e5, "quiet genes would be lost")])
+def test_info_says_how_far_the_deviations_of_genes_are_apart(tmp_path, rng, spread, advice):
+    X = rng.standard_normal((30, 20))
+    X *= np.geomspace(1.0, spread, 20) / X.std(axis=0)
+    pd.DataFrame(X.T).to_csv(tmp_path / "t.csv")
+    sp.save_npz(tmp_path / "t.npz", sp.csr_array(X.T))
+    dense, sparse = (read_json(run("info", tmp_path / name, "--json")) for name in ("t.csv", "t.npz"))
+    low, high = np.quantile(np.geomspace(1.0, spread, 20), [0.05, 0.95])
+    assert dense["deviations_of_genes"].startswith(f"{low:.3g} to {high:.3g} ")
+    assert advice in dense["scaling"]
+    assert [dense[key] for key in ("deviations_of_genes", "scaling")] == [
+        sparse[key] for key in ("deviations_of_genes", "scaling")
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

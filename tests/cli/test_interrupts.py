@@ -1,6 +1,7 @@
-"""Ctrl-C, with real processes and real signals."""
+"""Ctrl-C, SIGTERM and SIGKILL, with real processes and real signals."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import time
 import pytest
 
 import nsfa
-from command import run, write_table
+from command import read_json, run, write_table
+from processes import children, needs_proc, running, wait_until_gone
 
 # a shell's background job inherits an ignored SIGINT
 COMMAND = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -78,6 +80,75 @@ def test_twice_ends_at_once(tmp_path, out, jobs):
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130 and time.monotonic() - begun < 5
     assert "Traceback" not in stderr and "nsfa resume" in stderr
+    # nothing after that: no tracker of semaphores has anything to say
+    assert stderr.rstrip().endswith("goes on.") and "leaked" not in stderr
+
+
+@needs_proc
+def test_sigterm_is_an_interrupt_with_its_own_code(tmp_path, out):
+    table = write_table(tmp_path / "table.csv")
+    process = start(table, out, *LONG, "--tune", "5", "--jobs", "2", "--json")
+    wait_for(lambda: some_draws(out), process)
+    assert read_json(run("info", out, "--json"))["state"] == "running"
+    workers = children(process.pid)
+    # a batch system sends it to every process
+    for pid in (process.pid, *workers):
+        os.kill(pid, signal.SIGTERM)
+    begun = time.monotonic()
+    stdout, stderr = process.communicate(timeout=60)
+    # a second or two, unless the machine is busy
+    assert process.returncode == 143 and time.monotonic() - begun < 30, stderr
+    assert "Traceback" not in stderr and f"nsfa resume {out} goes on" in stderr
+    assert json.loads(stdout)["draws_per_chain"] > 0 and (out / "loadings.csv").exists()
+    assert workers and not any(map(running, workers))
+    assert f"unfinished; nsfa resume {out} goes on" in run("info", out).stdout
+
+
+def test_sigterm_ends_a_comparison_with_the_scores_of_its_fits(tmp_path):
+    table, out = write_table(tmp_path / "table.csv"), tmp_path / "c"
+    words = [
+        "compare",
+        table,
+        "-o",
+        out,
+        "--models",
+        "spca:2,nsfa",
+        "--splits",
+        "1",
+        "--draws",
+        "100000",
+        "--jobs",
+        "1",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: (out / "fits.csv").exists() and "spca" in (out / "fits.csv").read_text(), process)
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 143 and "Traceback" not in stderr, stderr
+    assert "spca:2" in stdout and f"nsfa resume {out} goes on" in stderr
+    # one line per finished fit where there is no terminal; the fit that was cut short is none
+    assert "1 of 2 fits, the last one spca:2" in stderr and "2 of 2 fits" not in stderr
+    assert "nsfa #0" not in (out / "fits.csv").read_text()
+
+
+@needs_proc
+def test_killed_it_takes_its_workers_along_and_resumes_at_once(tmp_path, out):
+    table = write_table(tmp_path / "table.csv")
+    # just long enough for a worker process
+    options = ["--chains", "2", "--tune", "20", "--draws", "500", "--thin", "4", "--no-report", "--jobs", "2"]
+    process = start(table, out, *options)
+    wait_for(lambda: some_draws(out), process)
+    workers = children(process.pid)
+    process.kill()
+    process.communicate()
+    run("resume", out, "--quiet", "--jobs", "1")
+    assert workers and not wait_until_gone(workers)
+    run("fit", table, "-o", tmp_path / "straight", *options, "--quiet", "--jobs", "1")
+    for name in ("loadings.csv", "scores.csv", "diagnostics.json"):
+        assert (out / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
 
 
 def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, out):
@@ -92,3 +163,15 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, out):
     run("fit", table, "-o", tmp_path / "straight", *options, "--quiet")
     for name in ("loadings.csv", "scores.csv", "diagnostics.json"):
         assert (out / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+
+
+def test_joblib_s_tracker_is_not_heard(monkeypatch):
+    monkeypatch.delenv("PYTHONWARNINGS", raising=False)
+    run("--version")
+    run("info", "--quiet")
+    warn = "import warnings; warnings.warn_explicit('leaked', UserWarning, 'f', 1, '{}')".format
+    heard = [
+        subprocess.run([sys.executable, "-c", warn(module)], capture_output=True, text=True).stderr
+        for module in ("joblib.externals.loky.backend.resource_tracker", "another")
+    ]
+    assert heard[0] == "" and "leaked" in heard[1]

@@ -2,10 +2,16 @@
 
 import tomllib
 
+import pandas as pd
 import pytest
 
-from nsfa.cli import errors, memory, progress, settings, words
+from nsfa import progress
+from nsfa.annotations import is_number
+from nsfa.cli import errors, memory, settings, words
+from nsfa.cli.companions import read_samples, write_samples
 from nsfa.cli.options import ReportOptions, SamplingOptions, TableOptions
+from nsfa.cli.results import _groups
+from nsfa.cli.run import _numbers
 from nsfa.runner import Progress
 
 
@@ -90,12 +96,14 @@ def test_a_log_gets_few_lines(monkeypatch, capsys):
 
 
 def test_a_slow_chain_is_heard_of_every_half_minute(monkeypatch, capsys):
-    clock = iter(float(10 * i) for i in range(1000))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    with progress.watch(1, quiet=False) as monitor:
-        for done in range(1, 31):
-            monitor(report(done=done, total=10_000))
-    assert 5 <= len(capsys.readouterr().err.splitlines()) <= 30
+    log, now = progress._Log(), 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    for done in range(1, 61):
+        now = 5.0 * done
+        log.update(report(done=done, total=10_000))
+    # 300 seconds, of which the first report is at the fifth
+    lines = capsys.readouterr().err.splitlines()
+    assert [int(line.split("/")[0].split()[-1]) for line in lines] == [7, 13, 19, 25, 31, 37, 43, 49, 55]
 
 
 def test_a_terminal_gets_a_line_per_chain(monkeypatch):
@@ -119,6 +127,73 @@ def test_exceptions_become_sentences():
     assert "KeyError" in errors.sentence(KeyError("x")) and "NSFA_DEBUG=1" in errors.sentence(KeyError("x"))
 
 
+def test_the_library_s_way_to_go_on_becomes_the_command_s():
+    said = "Writing to a b/draws failed. Go on with nsfa.resume('a b/draws')."
+    assert errors.sentence(RuntimeError(said)).endswith("Go on with nsfa resume 'a b'.")
+    assert errors.sentence(RuntimeError('see nsfa.resume("it\'s/draws").')) == """see nsfa resume 'it'"'"'s'."""
+    assert errors.sentence(ValueError("nsfa.resume is a function.")) == "nsfa.resume is a function."
+
+
 def test_text_of_unknown_origin_cannot_steer_the_terminal(capsys):
     words.fail("a\x1b[2Jb[red]c[/red]\x07")
     assert capsys.readouterr().err == "Error: a\\x1b[2Jb[red]c[/red]\\x07\n"
+
+
+@pytest.mark.parametrize(
+    ("recurring", "every", "told"),
+    [(37, {"69": 0.6, "68": 0.4}, True), (4, {"4": 0.5, "5": 0.5}, False), (0, {"1": 1.0}, False)],
+)
+def test_factors_that_do_not_recur_are_explained_where_they_are_many(recurring, every, told):
+    found = {"n_components": recurring, "n_substantial": recurring, "n_substantial_posterior": every}
+    for posterior in (every, {"80": 0.5, "81": 0.5}):
+        said = " ".join(_numbers({**found, "n_components_posterior": posterior}))
+        assert ("Factors that come and go, or change their genes, count in a draw but do not recur." in said) == told
+
+
+def test_annotations_come_back_as_they_were(tmp_path):
+    names = [f"{i:03d}" for i in range(24)]
+    frame = pd.DataFrame(
+        {
+            "treatment": ["None", "NA", "drug", None] * 6,
+            "dose": pd.Categorical([str(10 * (i % 12)) for i in range(24)]),
+            "text": [str(10 * (i % 12)) for i in range(24)],
+            "grade": pd.Categorical(["low", None, "high", "mid"] * 6, ["low", "mid", "high", "never"], ordered=True),
+            "age": [0.1 * i if i else None for i in range(24)],
+            "count": range(24),
+            "ok": [True, False] * 12,
+            "sample": names,
+        },
+        index=names,
+    )
+    frame.insert(8, "age", range(24), allow_duplicates=True)
+    write_samples(tmp_path, names, frame)
+    read = read_samples(tmp_path, 24)
+    assert read.columns.tolist() == [*frame.columns[:7], "sample.1", "age.1"] and read.index.tolist() == names
+    for i, name in enumerate(read):
+        before, after = frame.iloc[:, i], read[name]
+        assert is_number(before) == is_number(after), name
+        assert before.isna().tolist() == after.isna().tolist(), name
+        assert before.dropna().tolist() == pytest.approx(after.dropna().tolist()), name
+    for name in ("dose", "grade"):
+        assert read[name].dtype == frame[name].dtype
+    assert _groups(read[["grade"]]).categories.tolist() == ["low", "mid", "high", "never"]
+
+
+def test_samples_of_older_or_changed_files_are_read(tmp_path):
+    write_samples(tmp_path, ["a", "b"], pd.DataFrame({"grade": pd.Categorical(["low", "high"], ["low", "high"])}))
+    (tmp_path / "samples.csv").write_text("sample,grade,age\na,none,3\nb,high,4\n")
+    read = read_samples(tmp_path, 2)
+    assert read["grade"].cat.categories.tolist() == ["low", "high", "none"] and read["age"].tolist() == [3, 4]
+    (tmp_path / "samples.json").write_text("{")
+    with pytest.raises(ValueError, match="samples.json must be as the run wrote it. Got other text; restore or remove"):
+        read_samples(tmp_path, 2)
+    write_samples(tmp_path, ["a", "b"], None)
+    assert not (tmp_path / "samples.json").exists() and read_samples(tmp_path, 2).index.tolist() == ["a", "b"]
+
+
+def test_names_with_carriage_returns_stay_in_their_rows(tmp_path):
+    names = ["a\rb", "c\nd", "e"]
+    write_samples(tmp_path, names, pd.DataFrame({"kind": ["x\ry", None, "z"], "age": [1.5, None, 3]}))
+    found = read_samples(tmp_path, 3)
+    assert list(found.index) == names and found["kind"].fillna("").to_list() == ["x\ry", "", "z"]
+    assert found["age"].isna().to_list() == [False, True, False]

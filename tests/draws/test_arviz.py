@@ -1,4 +1,5 @@
 import sys
+import tracemalloc
 import warnings
 from dataclasses import replace
 
@@ -84,7 +85,7 @@ def test_values_are_those_of_the_posterior(fitted, tree):
     np.testing.assert_allclose(group["noise_variance"].mean(("chain", "draw")), posterior.noise_variance())
     np.testing.assert_allclose(group["feature_mean"].mean(("chain", "draw")), posterior.feature_mean())
     consensus = posterior.consensus()
-    np.testing.assert_allclose(group["loadings"].mean(("chain", "draw")), consensus.loadings, atol=1e-12)
+    np.testing.assert_allclose(group["loadings"].mean(("chain", "draw")), consensus.loadings, atol=1e-6)
     assert group["active"].dtype == bool
     np.testing.assert_array_equal(group["active"], group["loadings"] != 0)
 
@@ -216,6 +217,38 @@ def test_loadings_beyond_memory_are_left_out(fitted, monkeypatch):
     with pytest.warns(UserWarning, match="loadings of all draws are left out"):
         tree = fitted[1].to_arviz()
     assert set(tree["posterior"].data_vars) == {*SCALARS, "stickiness", "noise_variance", "feature_mean"}
+
+
+def test_what_is_not_wanted_is_left_out(fitted):
+    tree = fitted[1].to_arviz(loadings=False, log_likelihood=True)
+    assert {"loadings", "active"}.isdisjoint(tree["posterior"].data_vars) and "noise_variance" in tree["posterior"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert az.loo(tree).n_data_points == 40
+
+
+def test_the_export_takes_less_than_four_times_the_draws():
+    X = make_sparse_factors(30, 400, 6, density=0.3, random_state=1).X
+    posterior = SFA(6, chains=2, tune=10, draws=100, random_state=0, n_jobs=1).fit(X).posterior_
+    arrays = [value for draw in posterior.draws for value in vars(draw).values() if isinstance(value, np.ndarray)]
+    posterior.to_arviz(log_likelihood=True)
+    tracemalloc.start()
+    try:
+        tree = posterior.to_arviz(log_likelihood=True)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert tree["posterior"]["loadings"].shape[-1] > 3
+    assert peak < 4 * sum(array.nbytes for array in arrays)
+
+
+def test_loadings_that_are_nearly_all_zero_are_left_out(monkeypatch):
+    monkeypatch.setattr(module, "SMALL", 0)
+    X = make_sparse_factors(30, 400, 20, density=0.02, random_state=1).X
+    posterior = SFA(20, chains=2, tune=20, draws=20, random_state=0, n_jobs=1).fit(X).posterior_
+    assert posterior.consensus().n_factors > 10
+    with pytest.warns(UserWarning, match="loadings of all draws are left out"):
+        assert "loadings" not in posterior.to_arviz()["posterior"]
 
 
 def test_without_arviz_the_extra_is_named(fitted, monkeypatch):

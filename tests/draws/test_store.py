@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -74,6 +75,17 @@ def test_a_restored_chain_goes_on_to_the_same_bits(name, kind, tmp_path):
 def test_snapshots_carry_every_field_of_the_state():
     chain = Chain(observe(X), SPECS["bfrm"], get_kernels(), chain_generator(3, 0))
     assert set(chain.snapshot()["state"]) == {*vars(chain.state), "widths"}
+
+
+def test_a_store_stays_where_it_was_made(tmp_path, monkeypatch):
+    """Also for worker processes, whose directory may be another."""
+    monkeypatch.chdir(tmp_path)
+    X = make_sparse_factors(12, 6, 2, random_state=0).X
+    nsfa.NSFA(chains=1, tune=2, draws=3, random_state=0).fit(X, store="run/draws")
+    opened = store.open_store("run/draws")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert opened.finished and opened.path == tmp_path / "run" / "draws"
 
 
 def test_draws_of_every_size_come_back(tmp_path):
@@ -318,7 +330,8 @@ def test_another_version_of_the_program_warns(tmp_path, monkeypatch):
 def test_a_second_process_is_refused_and_reading_is_not(tmp_path):
     expected = fitted(tmp_path / "s")
     with lock.locked(tmp_path / "s"):
-        code = f"import nsfa; nsfa.resume({str(tmp_path / 's')!r}, draws=5)"
+        code = "import nsfa; from nsfa.draws import lock; lock.PATIENCE = 0\n"
+        code += f"nsfa.resume({str(tmp_path / 's')!r}, draws=5)"
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
         assert "StoreError" in done.stderr and "is in use: another process is writing to it. Wait" in done.stderr
@@ -326,7 +339,8 @@ def test_a_second_process_is_refused_and_reading_is_not(tmp_path):
     assert nsfa.resume(tmp_path / "s", draws=5).length.draws == 17
 
 
-def test_a_second_run_in_one_process_is_refused_too(tmp_path):
+def test_a_second_run_in_one_process_is_refused_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock, "PATIENCE", 0)
     refusals = []
 
     def watch(report):
@@ -477,3 +491,38 @@ def test_a_save_that_fails_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(nsfa.StoreError, match="No space left on device. Nothing was saved; make room"):
         posterior.save(tmp_path / "s")
     assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("folder", [".", "chain-1"])
+def test_a_lock_is_waited_for(folder, tmp_path):
+    """Of the run, and of a chain: its holder may have been killed, and not be gone yet."""
+    fitted(tmp_path / "s")
+    held, ended = threading.Event(), threading.Event()
+
+    def hold():
+        with lock.locked(tmp_path / "s" / folder):
+            held.set()
+            time.sleep(0.5)
+            ended.set()
+
+    assert not lock.is_locked(tmp_path) and not lock.is_locked(tmp_path / "s" / folder)
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(10) and lock.is_locked(tmp_path / "s" / folder)
+    assert nsfa.resume(tmp_path / "s", draws=5).length.draws == 17 and ended.is_set()
+    holder.join()
+
+
+def test_counting_draws_leaves_the_arrays_alone(tmp_path, monkeypatch):
+    fitted(tmp_path / "s")
+    run = store.open_store(tmp_path / "s")
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "digest", lambda content: pytest.fail("every byte was looked at"))
+        patched.setattr(files, "_rebuild", lambda *args: pytest.fail("the arrays were read"))
+        assert [run.n_draws(chain) for chain in range(2)] == [12, 12] and run.finished
+    # damage elsewhere in the file is not seen by counting, and is by all that goes on from there
+    block = run.block(0, 0)
+    content = bytearray(block.read_bytes())
+    content[-1] ^= 1
+    block.write_bytes(content)
+    assert run.n_draws(0) == 12 and run.whole_draws(0) == 0 and run.finished and not run.intact

@@ -8,7 +8,7 @@ import pytest
 from nsfa.experiments import NAMES, run
 from nsfa.experiments.experiment import read_numbers
 from nsfa.experiments.page import write_page
-from nsfa.experiments.tasks import COLUMNS, LAST
+from nsfa.tasks import COLUMNS, LAST
 
 SCORES = {
     "K", "K_mean", "active_mean", "lppd", "mean_of_logs", "rmse", "seconds_per_sweep", "seconds_per_sweep_and_factor",

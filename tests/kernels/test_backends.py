@@ -10,6 +10,8 @@ from cases import HOLES, case, centred
 from nsfa.data import observe
 from nsfa.kernels import Births, Doublets, Marginal, Scales, Splits, Tilts, get_kernels
 
+pytestmark = pytest.mark.usefixtures("either_size")
+
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-11}
 PRECISIONS = ("shared", "factor", "element")
 
@@ -17,7 +19,7 @@ PRECISIONS = ("shared", "factor", "element")
 def both(state, call):
     """Run ``call(kernels, state)`` on the two backends, each with its own copy of the state."""
     states = [copy.deepcopy(state) for _ in range(2)]
-    results = [call(get_kernels(name), s) for name, s in zip(("reference", "numba"), states, strict=True)]
+    results = [call(get_kernels(name, threads=2), s) for name, s in zip(("reference", "numba"), states, strict=True)]
     return states, results
 
 

@@ -345,3 +345,16 @@ def test_proposal_table_holds_all_the_mass_at_any_rate(rate):
     cumulative, _ = births.proposal_tables(rate, 1.0, 0.0, 0)
     assert cumulative[-1] == pytest.approx(1.0, abs=1e-9)
     assert len(cumulative) < 60 + rate + 20 * np.sqrt(rate)
+
+
+@pytest.mark.usefixtures("either_size")
+def test_anchors_are_uniform_among_the_users_of_a_factor(rng):
+    state, _, _ = case(n_features=6)
+    state.active[:] = False
+    state.active[[0, 3, 4], 0], state.active[5, 1:] = True, True
+    state.usage = state.active.sum(axis=0)
+    anchors = np.array([loadings.draw_anchors(state, rng)[0] for _ in range(6000)])
+    assert (anchors[:, 1:] == 5).all()
+    counts = np.bincount(anchors[:, 0], minlength=6)
+    assert counts[[1, 2, 5]].sum() == 0
+    assert distributions.chisquare(counts[[0, 3, 4]]).pvalue > 1e-3

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nsfa import __version__
-from nsfa.cli import again, compare, demo, fit, info, reproduce
+from nsfa.cli import again, compare, demo, fit, info, reproduce, transform
 from nsfa.cli.errors import CommandGroup
 from nsfa.cli.options import takes
 from nsfa.cli.words import say
@@ -40,7 +40,7 @@ def main(
     """Bayesian sparse factor analysis: how many hidden factors, which genes belong to each, and how sure we are.
 
     Results go to standard output, progress and errors to standard error. Exit codes: 0 done, 1 an error that the
-    message explains, 2 not converged (with --require-convergence), 130 interrupted.
+    message explains, 2 or 3 not converged (with --require-convergence), 130 interrupted, 143 terminated (SIGTERM).
 
     [bold]Examples[/bold]
 
@@ -52,5 +52,8 @@ def main(
     """
 
 
-for command in (demo.demo, fit.fit, again.resume, again.report, compare.compare, reproduce.reproduce, info.info):
+for command in (
+    demo.demo, fit.fit, again.resume, again.report, transform.transform, compare.compare, reproduce.reproduce,
+    info.info,
+):  # fmt: skip
     app.command()(command)

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from nsfa.cli import compare
+from nsfa.cli.companions import (
+    COMPANIONS,
+    Companions,
+    read_companions,
+    read_kept_names,
+    read_samples,
+    write_gene_names,
+    write_samples,
+)
 from nsfa.cli.errors import quiet_library
-from nsfa.cli.fit import absolute_paths, read_companions
+from nsfa.cli.fit import absolute_paths
 from nsfa.cli.options import ReportOptions, VerdictOptions, WorkOptions, takes
-from nsfa.cli.output import DRAWS
-from nsfa.cli.results import read_samples, write_samples
+from nsfa.cli.output import COMPARISON, DRAWS, half_compared
 from nsfa.cli.run import complete, write_gene_sets
 from nsfa.cli.settings import change_config, read_config, report_options
+
+if TYPE_CHECKING:
+    from nsfa.data import Observed
 
 Run = Annotated[Path, Argument(metavar="OUT", help="Output directory of a run.", show_default=False)]
 
@@ -22,6 +34,8 @@ Run = Annotated[Path, Argument(metavar="OUT", help="Output directory of a run.",
 def draws_of(out: Path) -> Path:
     """The store in an output directory; ValueError if there is none."""
     if not (out / DRAWS).exists():
+        if (out / COMPARISON).is_file():
+            raise ValueError(f"{out} holds a finished comparison, {out / COMPARISON}: there is nothing to go on with.")
         what = "one without draws" if out.is_dir() else "a file" if out.exists() else "nothing of that name"
         raise ValueError(f"{out} must be the output directory of a run. Got {what}; start with nsfa fit.")
     return out / DRAWS
@@ -35,7 +49,7 @@ def resume(
 ) -> None:
     """Go on with a run from where it stopped; or add draws to a finished one.
 
-    What comes out is the same to the last bit as if the run had never stopped.
+    What comes out is the same to the last bit as if the run had never stopped. An interrupted comparison goes on, too.
 
     [bold]Examples[/bold]
 
@@ -46,6 +60,11 @@ def resume(
     import nsfa
     from nsfa.draws.store import open_store
 
+    if half_compared(out):
+        if draws is not None:
+            raise ValueError(f"--draws is for runs of nsfa fit. Got it with {out}, a comparison; leave it out.")
+        compare.resume(out, work)
+        return
     store, config = draws_of(out), read_config(out)
 
     def sampler(monitor: Any) -> Any:
@@ -57,14 +76,17 @@ def resume(
     complete(out, sampler, open_store(store).settings.chains, report_options(config), work)
 
 
-def keep_companions(out: Path, new: ReportOptions, n_samples: int, quiet: bool) -> None:
-    """Put annotations and gene sets that came later beside the draws."""
-    names = read_samples(out, n_samples).index
-    annotations, sets = read_companions(new, names, quiet)
+def keep_companions(out: Path, new: ReportOptions, data: Observed, quiet: bool) -> None:
+    """Put annotations, gene sets and symbols that came later beside the draws."""
+    samples, genes = read_samples(out, data.shape[1]).index, data.names
+    kept = Companions(gene_names=read_kept_names(out, genes))
+    annotations, sets, names = read_companions(new, samples, genes, kept, quiet)
     if annotations is not None:
-        write_samples(out, names, annotations)
+        write_samples(out, samples, annotations)
     if sets is not None:
         write_gene_sets(out, sets)
+    if names is not None:
+        write_gene_names(out, names)
 
 
 @takes(VerdictOptions)
@@ -75,6 +97,7 @@ def report(
     impute: Annotated[bool, Option("--impute", help="Also write imputed.csv.")] = False,
     annotations: Annotated[Path | None, Option(help="Table of sample labels, in place of the run's.")] = None,
     gene_sets: Annotated[Path | None, Option(help="Gene sets (.gmt), in place of the run's.")] = None,
+    gene_names: Annotated[Path | None, Option(help="Table of gene ids and symbols, in place of the run's.")] = None,
 ) -> None:
     """Write report.html, the tables and the figures of a run anew, from its draws.
 
@@ -84,22 +107,19 @@ def report(
 
     nsfa report results --title "Prostate, all samples" --impute
 
-    nsfa report results --annotations samples.csv --gene-sets hallmark.gmt
+    nsfa report results --annotations samples.csv --gene-sets hallmark.gmt --gene-names symbols.csv
     """
     import nsfa
 
     store, before = draws_of(out), report_options(read_config(out))
-    new = absolute_paths(ReportOptions(annotations, gene_sets), "annotations", "gene_sets")
+    new = absolute_paths(ReportOptions(annotations, gene_sets, gene_names), *COMPANIONS)
     with quiet_library(talk.quiet):
         posterior = nsfa.load(store)
-    keep_companions(out, new, posterior.data.shape[1], talk.quiet)
-    wanted = ReportOptions(
-        new.annotations or before.annotations, new.gene_sets or before.gene_sets, title or before.title,
-        impute or before.impute,
-    )  # fmt: skip
+    keep_companions(out, new, posterior.data, talk.quiet)
+    wanted = replace(before, title=title or before.title, impute=impute or before.impute, report=True)
     change = {
-        "title": title, "impute": impute or None, "annotations": new.annotations, "gene_sets": new.gene_sets,
-        "report": None if before.report else True,
+        "title": title, "impute": impute or None, "report": None if before.report else True,
+        **{name: getattr(new, name) for name in COMPANIONS},
     }  # fmt: skip
     change_config(out, {"results": {key: value for key, value in change.items() if value is not None}})
-    complete(out, lambda monitor: posterior, 0, replace(wanted, report=True), talk)
+    complete(out, lambda monitor: posterior, 0, wanted, talk)

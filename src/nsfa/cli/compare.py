@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import math
 import shlex
+import warnings
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich.table import Table as RichTable
 from typer import Exit, Option
 
-from nsfa.cli.errors import NOT_CONVERGED, quiet_library
+from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, Interrupts, quiet_library
 from nsfa.cli.fit import Output, Table, absolute_paths, check_memory, describe_input, make_estimator, read_input
-from nsfa.cli.options import Model, ModelOptions, RunOptions, SamplingOptions, TableOptions, takes
-from nsfa.cli.output import COMPARISON, FIGURES, check_free, claim, files, replacing, write_csv
-from nsfa.cli.settings import command_line, section, write_config
+from nsfa.cli.options import Model, ModelOptions, RunOptions, SamplingOptions, TableOptions, WorkOptions, takes
+from nsfa.cli.output import (
+    COMPARISON,
+    FIGURES,
+    FITS,
+    check_free,
+    claim,
+    files,
+    half_compared,
+    held,
+    replacing,
+    write_csv,
+)
+from nsfa.cli.run import resume_words
+from nsfa.cli.settings import Sections, command_line, read_config, section, write_config
+from nsfa.cli.words import note, say, say_json
 from nsfa.cli.words import out as console
-from nsfa.cli.words import say, say_json
 
 MODELS, SPLITS, HOLDOUT = "nsfa", 10, 0.1
 
@@ -34,7 +48,8 @@ def compare(
 ) -> None:
     """Hide entries of a table, fit several models to the rest, and score what they say about the hidden ones.
 
-    Writes comparison.csv, a row per model and split, and figures.
+    Writes comparison.csv, a row per model and split, and figures. Every finished fit is kept at once: after Ctrl-C or
+    SIGTERM the same command, or [bold]nsfa resume[/bold], goes on.
 
     [bold]Examples[/bold]
 
@@ -42,34 +57,100 @@ def compare(
 
     nsfa compare expression.csv --models fa:5,fa:10,fa:20 --top-genes 500 -o how-many-factors
     """
-    import nsfa
+    how = {"models": models, "splits": splits, "holdout": holdout}
+    run_comparison(reading, sampling, run, table, output, how)
 
-    estimators = parse_models(models, sampling)
-    check_free(output, run.force)
+
+def run_comparison(
+    reading: TableOptions, sampling: SamplingOptions, run: RunOptions, table: Path, out: Path, how: dict[str, Any]
+) -> None:
+    """Compare from the start, or go on where an interrupted comparison is; ``how`` has models, splits and holdout."""
+    estimators = parse_models(how["models"], sampling)
+    goes_on = half_compared(out) and not run.force
+    if not goes_on:
+        check_free(out, run.force)
     read = read_input(table, reading, run.quiet)
     if not run.ignore_memory:
-        for word in estimators:
-            name, _, number = word.partition(":")
-            if name != "spca":
-                options = ModelOptions(model=Model(name), n_components=int(number) if number else None)
-                check_memory(read.shape, options, sampling, run.jobs, fits=splits * len(estimators))
+        _check_memory(read.shape, estimators, sampling, run.jobs, how["splits"])
     source, reading = describe_input(table, read), absolute_paths(reading, "genes")
-    command = command_line("compare", source["path"], output.absolute(), reading, sampling)
-    command += f" --models {shlex.quote(models)} --splits {splits} --holdout {holdout}"
-    how = {"models": models, "splits": splits, "holdout": holdout}
     sections = {"input": source, "table": section(reading), "sampling": section(sampling), "comparison": how}
-    with claim(output, run.force, COMPARISON), quiet_library(run.quiet):
-        frame = nsfa.compare(
-            read.frame(), estimators, holdout=holdout, splits=splits, random_state=sampling.seed, n_jobs=run.jobs,
-            progress=not run.quiet,
-        )  # fmt: skip
-        write_config(output, command, sections)
-        write_figures(output, frame)
-        write_csv(output / COMPARISON, frame, None)
+    if goes_on:
+        check_same(out, sections)
+    place, last_words = held(out) if goes_on else claim(out, run.force, FITS), f"Ended at once. {resume_words(out)}."
+    with place, quiet_library(run.quiet), Interrupts(last_words, "scores of the fits") as interrupts:
+        if goes_on and not half_compared(out):
+            # another command has finished it
+            check_free(out, run.force)
+        if not goes_on:
+            command = command_line("compare", source["path"], out.absolute(), reading, sampling)
+            options = [word for key, value in how.items() for word in (f"--{key}", str(value))]
+            write_config(out, f"{command} {shlex.join(options)}", sections)
+        frame = fit_all(out, read, estimators, how, sampling, run)
+    total = len(estimators) * how["splits"]
+    if len(frame) == total:
+        (out / FITS).unlink(missing_ok=True)
     if run.json or not run.quiet:
-        tell(output, frame, run.json)
+        tell(out, frame, run.json)
+    if len(frame) < total:
+        note(f"Interrupted after {len(frame)} of {total} fits. {resume_words(out)}, and so does the same command.")
+        raise Exit(interrupts.code or INTERRUPTED)
     if run.require_convergence and not all_converged(frame):
         raise Exit(NOT_CONVERGED)
+
+
+def _check_memory(
+    shape: tuple[int, int], estimators: dict[str, Any], sampling: SamplingOptions, jobs: int | None, splits: int
+) -> None:
+    for word in estimators:
+        name, _, number = word.partition(":")
+        if name != "spca":
+            options = ModelOptions(model=Model(name), n_components=int(number) if number else None)
+            check_memory(shape, options, sampling, jobs, fits=splits * len(estimators))
+
+
+def check_same(out: Path, sections: Sections) -> None:
+    """Raise ValueError unless an interrupted comparison was begun with the same table and settings."""
+    before = read_config(out)
+    for name, values in sections.items():
+        for key in dict.fromkeys([*before.get(name, {}), *values]):
+            old, new = before.get(name, {}).get(key), values.get(key)
+            # where the table lies has no part in the scores
+            if old != new and key != "path":
+                raise ValueError(
+                    f"{out} holds an interrupted comparison with another {key.replace('_', '-')} ({old}, now {new}). "
+                    f"{resume_words(out)} with that; choose another name, or replace it with --force."
+                )
+
+
+def resume(out: Path, work: WorkOptions) -> None:
+    """Go on with an interrupted comparison, by its own settings."""
+    config = read_config(out)
+    how, given = config.get("comparison", {}), dict(config.get("table", {}))
+    if not how:
+        raise ValueError(f"{out} must have the config.toml of its comparison. Got none; repeat the command.")
+    if "genes" in given:
+        given["genes"] = Path(given["genes"])
+    run = RunOptions(**{field.name: getattr(work, field.name) for field in fields(work)})
+    table, sampling = Path(config["input"]["path"]), SamplingOptions(**config["sampling"])
+    run_comparison(TableOptions(**given), sampling, run, table, out, how)
+
+
+def fit_all(
+    out: Path, read: Any, estimators: dict[str, Any], how: dict[str, Any], sampling: SamplingOptions, run: RunOptions
+) -> Any:
+    """Make the fits that are not done; write figures and comparison.csv, the sign that all are."""
+    import nsfa
+
+    # said after the table
+    warnings.filterwarnings("ignore", "Interrupted after")
+    frame = nsfa.compare(
+        read.frame(), estimators, holdout=how["holdout"], splits=how["splits"], random_state=sampling.seed,
+        n_jobs=run.jobs, progress=not run.quiet, store=out / FITS,
+    )  # fmt: skip
+    if len(frame) == len(estimators) * how["splits"]:
+        write_figures(out, frame)
+        write_csv(out / COMPARISON, frame, None)
+    return frame
 
 
 def parse_models(text: str, sampling: SamplingOptions) -> dict[str, Any]:
@@ -145,8 +226,11 @@ def tell(out: Path, frame: Any, as_json: bool) -> None:
         cells = [_digits(lppd, 4), _digits(rmse, 4), _digits(k, 1), _digits(seconds, 1)]
         shown.add_row(name, *cells, share if isinstance(share, str) else f"{share:.0%}")
     console.print(shown)
-    splits = frame["split"].nunique()
-    say(f"Means of {splits} split(s); lppd: higher is better, rmse: lower is better. Table: {out / COMPARISON}")
+    made = sorted(frame.groupby("model")["split"].nunique())
+    # an interrupt leaves some models with fewer
+    splits = f"{made[0]} to {made[-1]}" if made[0] < made[-1] else f"{made[0]}"
+    where = f" Table: {out / COMPARISON}" if (out / COMPARISON).exists() else ""
+    say(f"Means of {splits} split(s); lppd: higher is better, rmse: lower is better.{where}")
 
 
 def _digits(value: Any, digits: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from typer import Option
 
+from nsfa.cli.companions import Companions
 from nsfa.cli.fit import describe_input, describe_settings, make_estimator
 from nsfa.cli.options import ModelOptions, ReportOptions, RunOptions, SamplingOptions, TableOptions, takes
 from nsfa.cli.output import TABLE, check_free
@@ -26,13 +27,6 @@ TRUE_FACTORS = 16
 
 
 @dataclass(frozen=True)
-class DemoSampling(SamplingOptions):
-    """Long enough for four chains to agree on the demo's table."""
-
-    draws: Annotated[int, Option(min=1, help="Draws to keep per chain.", rich_help_panel="Sampling")] = 1500
-
-
-@dataclass(frozen=True)
 class Simulated:
     """A simulated table, and what is true of it."""
 
@@ -42,9 +36,9 @@ class Simulated:
     gene_sets: dict[str, list[str]]
 
 
-@takes(DemoSampling, RunOptions)
+@takes(SamplingOptions, RunOptions)
 def demo(
-    sampling: DemoSampling,
+    sampling: SamplingOptions,
     run: RunOptions,
     output: Annotated[
         Path | None,
@@ -54,7 +48,7 @@ def demo(
     """Simulate a sparse table, fit NSFA, and write a report of what was found.
 
     100 samples × 100 genes with 16 hidden factors and a tenth of the signal's variance as noise. Needs no data and no
-    network; the report is the one that [bold]nsfa fit[/bold] writes about your own table.
+    network. The fit is that of [bold]nsfa fit[/bold], and so is the report; the table is kept, to be fitted again.
 
     [bold]Examples[/bold]
 
@@ -75,8 +69,7 @@ def demo(
         command_line("demo", None, out.absolute(), sampling),
         describe_settings(source, TableOptions(), model, sampling, estimator),
         wanted,
-        made.annotations,
-        made.gene_sets,
+        Companions(made.annotations, made.gene_sets),
         keep_table=True,
     )
     posterior = start(out, plan, run)

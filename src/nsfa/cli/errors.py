@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import errno
 import os
+import re
+import shlex
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -18,7 +22,11 @@ from typer.core import TyperGroup
 
 from nsfa.cli.words import fail, note, survive_narrow_encodings
 
-DONE, USER_ERROR, NOT_CONVERGED, PARTLY_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, USER_ERROR, NOT_CONVERGED, PARTLY_CONVERGED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+# joblib's tracker, a process of its own, cleans up after a command that ends at once: no need to hear of it
+_TRACKER = "ignore::UserWarning:joblib.externals.loky.backend.resource_tracker"
+# how the library names what this program calls ``nsfa resume``
+_RESUME = re.compile(r"nsfa\.resume\(('[^']*'|\"[^\"]*\")\)")
 # a wrong option or argument; the framework's own code for it is 2, which here means "not converged"
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -34,7 +42,10 @@ class CommandGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
-        with sentences(), usage_errors():
+        before = os.environ.get("PYTHONWARNINGS", "")
+        if _TRACKER not in before:
+            os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [before, _TRACKER]))
+        with sentences(), usage_errors(), _signal(signal.SIGTERM, signal.SIG_DFL, _terminate):
             return super().invoke(ctx)
 
 
@@ -77,9 +88,19 @@ def sentence(error: Exception) -> str:
         where = f" {error.filename}" if error.filename else ""
         return f"Cannot read or write{where}: {error.strerror}."
     if isinstance(error, (ValueError, OSError, RuntimeError, ImportError)) and str(error):
-        return str(error)
+        return in_command_words(str(error))
     kind = type(error).__name__
     return f"This should not have happened ({kind}: {error}). NSFA_DEBUG=1 shows where; please report it."
+
+
+def in_command_words(text: str) -> str:
+    """What the library says, with this program's command in place of Python's to go on with a run."""
+
+    def command(call: re.Match[str]) -> str:
+        # the draws are a folder in the output directory
+        return f"nsfa resume {shlex.quote(str(Path(ast.literal_eval(call[1])).parent))}"
+
+    return _RESUME.sub(command, text)
 
 
 @contextmanager
@@ -89,7 +110,7 @@ def quiet_library(quiet: bool = False) -> Iterator[None]:
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if not quiet:
-            note(str(message))
+            note(in_command_words(str(message)))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -100,40 +121,50 @@ def quiet_library(quiet: bool = False) -> Iterator[None]:
 
 
 class Interrupts:
-    """Ctrl-C once raises KeyboardInterrupt, which chains answer with the draws they have; twice ends at once."""
+    """Ctrl-C or SIGTERM once raises KeyboardInterrupt, which chains answer with their draws; twice ends at once.
 
-    def __init__(self, last_words: str) -> None:
-        self.last_words, self.count = last_words, 0
-        self._before: Any = None
+    ``code`` is the exit code that says so, 0 while there was none.
+    """
+
+    def __init__(self, last_words: str, collected: str = "draws") -> None:
+        self.last_words, self.collected, self.code = last_words, collected, DONE
+        self._handlers = ExitStack()
 
     def __enter__(self) -> Interrupts:
-        ours = threading.current_thread() is threading.main_thread()
-        # background jobs of a shell ignore it, and then so do we
-        if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._before = signal.signal(signal.SIGINT, self._handle)
+        # background jobs of a shell ignore Ctrl-C, and then so do we
+        self._handlers.enter_context(_signal(signal.SIGINT, signal.default_int_handler, self._handle))
+        self._handlers.enter_context(_signal(signal.SIGTERM, _terminate, self._handle))
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
+        self._handlers.close()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-        if self.count == 1:
-            note("Interrupted: collecting the draws made so far. Ctrl-C again ends at once.")
-            raise KeyboardInterrupt
-        fail(self.last_words)
-        sys.stderr.flush()
-        _end_workers()
-        os._exit(INTERRUPTED)
+        again, terminated = bool(self.code), number == signal.SIGTERM
+        self.code = TERMINATED if terminated else INTERRUPTED
+        if again:
+            fail(self.last_words)
+            sys.stderr.flush()
+            # worker processes end when this one does
+            os._exit(self.code)
+        what, again_ends = ("Terminated", "A second SIGTERM") if terminated else ("Interrupted", "Ctrl-C again")
+        note(f"{what}: collecting the {self.collected} made so far. {again_ends} ends at once.")
+        raise KeyboardInterrupt
 
 
-def _end_workers() -> None:
-    """End the worker processes: they ignore Ctrl-C and would go on to the end of their chain."""
-    module = sys.modules.get("joblib.externals.loky.reusable_executor")
-    pool = getattr(module, "_executor", None)
-    for pid in list(getattr(pool, "_processes", None) or ()):
-        try:
-            os.kill(pid, signal.SIGTERM)
-        except OSError:
-            continue
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """End a command that has nothing to collect. A fit within it would answer KeyboardInterrupt by going on."""
+    fail("Terminated.")
+    raise SystemExit(TERMINATED)
+
+
+@contextmanager
+def _signal(number: int, usual: Any, handler: Any) -> Iterator[None]:
+    """Handle a signal, unless someone has set another handler than the usual one, or this is not the main thread."""
+    ours = threading.current_thread() is threading.main_thread() and signal.getsignal(number) is usual
+    before = signal.signal(number, handler) if ours else None
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(number, before)

@@ -8,7 +8,18 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from nsfa.cli import memory
-from nsfa.cli.options import Model, ModelOptions, ReportOptions, RunOptions, SamplingOptions, Scale, TableOptions, takes
+from nsfa.cli.companions import COMPANIONS, Companions, read_companions
+from nsfa.cli.options import (
+    Model,
+    ModelOptions,
+    ReadingOptions,
+    ReportOptions,
+    RunOptions,
+    SamplingOptions,
+    Scale,
+    TableOptions,
+    takes,
+)
 from nsfa.cli.output import check_free
 from nsfa.cli.run import Plan, start
 from nsfa.cli.settings import Sections, command_line, section
@@ -49,23 +60,24 @@ def fit(
 
     nsfa fit counts.tsv.gz -o results --log2 --top-genes 2000 --draws 1000
 
-    nsfa fit expression.csv -o results --annotations samples.csv --gene-sets hallmark.gmt
+    nsfa fit expression.csv -o results --annotations samples.csv --gene-sets hallmark.gmt --gene-names symbols.csv
 
     nsfa fit expression.csv -o results --model sfa --n-components 20 --require-convergence
     """
     estimator = make_estimator(model, sampling, run.jobs)
     check_free(output, run.force)
     read = read_input(table, reading, run.quiet)
-    companions = read_companions(wanted, read.sample_names, run.quiet)
+    given = Companions(read.annotations, None, read.symbols)
+    companions = read_companions(wanted, read.sample_names, read.gene_names, given, run.quiet)
     if not run.ignore_memory:
         check_memory(read.shape, model, sampling, run.jobs)
     source = describe_input(table, read)
     if not run.quiet:
         tell_progress(f"{source['n_genes']:,} genes × {source['n_samples']:,} samples, {_holes(source)}.")
-    absolute, reading = absolute_paths(wanted, "annotations", "gene_sets"), absolute_paths(reading, "genes")
+    absolute, reading = absolute_paths(wanted, *COMPANIONS), absolute_paths(reading, "genes")
     command = command_line("fit", source["path"], output.absolute(), reading, model, sampling, absolute)
     sections = describe_settings(source, reading, model, sampling, estimator)
-    start(output, Plan(estimator, read, command, sections, absolute, *companions), run)
+    start(output, Plan(estimator, read, command, sections, absolute, companions), run)
 
 
 def _holes(source: dict[str, Any]) -> str:
@@ -73,7 +85,7 @@ def _holes(source: dict[str, Any]) -> str:
     return f"{missing:,} entries missing ({missing / size:.1%})" if missing else "none missing"
 
 
-def read_input(table: Path, reading: TableOptions, quiet: bool) -> Any:
+def read_input(table: Path, reading: ReadingOptions, quiet: bool) -> Any:
     """Read a table, and say what was noticed."""
     from nsfa.cli.errors import quiet_library
     from nsfa.readers import read_table
@@ -83,22 +95,6 @@ def read_input(table: Path, reading: TableOptions, quiet: bool) -> Any:
     for text in [] if quiet else read.notes:
         note(text)
     return read
-
-
-def read_companions(wanted: ReportOptions, samples: Any, quiet: bool) -> tuple[Any, dict[str, list[str]] | None]:
-    """Annotations of the samples and gene sets, or None: read before hours of sampling, not after."""
-    annotations = sets = None
-    if wanted.annotations is not None:
-        from nsfa.readers import read_annotations
-
-        annotations = read_annotations(wanted.annotations, samples)
-        for text in [] if quiet else annotations.attrs.get("notes", []):
-            note(text)
-    if wanted.gene_sets is not None:
-        from nsfa.enrichment import read_gmt
-
-        sets = read_gmt(wanted.gene_sets)
-    return annotations, sets
 
 
 def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | None) -> Any:
@@ -163,7 +159,7 @@ def describe_input(table: Path, read: Any) -> dict[str, Any]:
     missing = int(read.X.isna().to_numpy().sum()) if hasattr(read.X, "isna") else 0
     return {
         "path": str(table.absolute()), "checksum": read.checksum, "n_samples": n_samples, "n_genes": n_genes,
-        "missing_entries": missing,
+        "missing_entries": missing, "notes": " ".join(read.notes) or None,
     }  # fmt: skip
 
 

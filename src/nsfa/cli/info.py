@@ -9,12 +9,15 @@ from typing import Annotated, Any
 from typer import Argument
 
 from nsfa.cli import memory
+from nsfa.cli.errors import in_command_words
 from nsfa.cli.options import TableOptions, TalkOptions, takes
-from nsfa.cli.output import DRAWS, files, holds_run
+from nsfa.cli.output import DRAWS, files, half_compared, holds_run
 from nsfa.cli.run import resume_words
 from nsfa.cli.settings import read_config, versions
 from nsfa.cli.words import say, say_json
 
+# Deviations of genes that differ by more than this factor should not be left as they are.
+FAR_APART = 100.0
 # module: the extra that brings it, and what for
 OPTIONAL = {
     "anndata": ("anndata", "AnnData objects and h5ad files"),
@@ -55,8 +58,11 @@ def info(
     if talk.json:
         say_json(found)
     elif not talk.quiet:
+        notes = found.pop("notes", [])
         for key, value in found.items():
             say(f"{key.replace('_', ' '):<22}{_text(value)}")
+        for text in notes:
+            say(f"{'note':<22}{text}")
 
 
 def about_here() -> dict[str, Any]:
@@ -75,6 +81,7 @@ def about_here() -> dict[str, Any]:
 def about_run(out: Path) -> dict[str, Any]:
     """What a run is of and how far it is."""
     import nsfa
+    from nsfa.draws.lock import is_locked
 
     config = read_config(out)
     source, sampling = config.get("input", {}), config.get("sampling", {})
@@ -86,19 +93,23 @@ def about_run(out: Path) -> dict[str, Any]:
         "model": config.get("model", {}).get("model"),
     }
     if (out / DRAWS).exists():
+        running = is_locked(out / DRAWS)
         try:
             posterior = nsfa.load(out / DRAWS)
         except (ValueError, RuntimeError) as error:
-            found["state"] = str(error)
+            found["state"] = "running; no draws yet" if running else in_command_words(str(error))
         else:
-            found |= _state(posterior, sampling.get("chains"), out)
+            found |= _state(posterior, sampling.get("chains"), running, out)
+    elif half_compared(out):
+        found["state"] = "running" if is_locked(out) else f"unfinished; {resume_words(out)}"
     found["files"] = files(out)
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _state(posterior: Any, chains: int | None, out: Path) -> dict[str, Any]:
+def _state(posterior: Any, chains: int | None, running: bool, out: Path) -> dict[str, Any]:
     made, wanted = len(posterior.chains[0]), posterior.length.draws
-    state = "finished" if posterior.finished else f"unfinished; {resume_words(out)}"
+    unfinished = "running" if running else f"unfinished; {resume_words(out)}"
+    state = "finished" if posterior.finished else unfinished
     diagnostics = posterior.diagnostics()
     return {
         "state": state,
@@ -113,24 +124,51 @@ def _state(posterior: Any, chains: int | None, out: Path) -> dict[str, Any]:
 def about_table(path: Path, reading: TableOptions) -> dict[str, Any]:
     """Size, holes and range of a table, and what was noticed when reading it."""
     import numpy as np
+    import scipy.sparse as sp
 
     from nsfa.cli.fit import read_input
 
     read = read_input(path, reading, quiet=True)
-    values = read.frame().to_numpy()
+    n_samples, n_genes = read.shape
+    sparse = sp.issparse(read.X)
+    values = read.X.data if sparse else read.X.to_numpy()
     known = values[np.isfinite(values)]
+    if sparse and read.X.nnz < n_samples * n_genes:
+        # the places that are empty are zeros
+        known = np.append(known, 0.0)
     return {
         "table": str(path),
-        "samples": values.shape[0],
-        "genes": values.shape[1],
+        "samples": n_samples,
+        "genes": n_genes,
         "missing_entries": int(np.isnan(values).sum()),
         "smallest": float(known.min()) if known.size else None,
         "largest": float(known.max()) if known.size else None,
         "first_samples": list(read.sample_names[:3]),
         "first_genes": list(read.gene_names[:3]),
         "checksum": read.checksum,
+        **_scaling(read.X if sparse else values),
         "notes": list(read.notes),
     }
+
+
+def _scaling(X: Any) -> dict[str, Any]:
+    """How far the genes' standard deviations are apart, and what that says about --scale (docs/controls.md)."""
+    import numpy as np
+    import scipy.sparse as sp
+    from sklearn.utils.sparsefuncs import mean_variance_axis
+
+    if sp.issparse(X):
+        deviation = np.sqrt(mean_variance_axis(sp.csr_matrix(X), axis=0)[1])
+    else:
+        deviation = np.sqrt(np.nanvar(X[:, np.isfinite(X).any(axis=0)], axis=0))
+    if not (deviation > 0).any():
+        return {}
+    low, high = np.quantile(deviation[deviation > 0], [0.05, 0.95])
+    if high > FAR_APART * low:
+        advice = "--scale feature, the default; with global, factors of quiet genes would be lost"
+    else:
+        advice = "--scale feature, the default; where genes share a unit, global does nearly as well"
+    return {"deviations_of_genes": f"{low:.3g} to {high:.3g} (nine tenths of the genes)", "scaling": advice}
 
 
 def _text(value: Any) -> str:

@@ -54,19 +54,25 @@ def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class TableOptions:
-    """How to read the table, and what of it."""
+class ReadingOptions:
+    """How to read the table."""
 
     samples_in_rows: Annotated[
         bool, _option(TABLE, "Samples are rows; else genes are.", "--samples-in-rows")
     ] = False  # fmt: skip
     log2: Annotated[bool, _option(TABLE, "Take log2(x + 1) of the values first.", "--log2")] = False
+    layer: Annotated[str | None, _option(TABLE, "Layer of an h5ad file to read instead of its X.")] = None
+
+
+@dataclass(frozen=True)
+class TableOptions(ReadingOptions):
+    """... and what of it."""
+
     min_variance: Annotated[
         float | None, _option(TABLE, "Drop genes whose variance is smaller.", min=0.0)
     ] = None  # fmt: skip
     top_genes: Annotated[int | None, _option(TABLE, "Keep only so many genes, the most variable.", min=2)] = None
     genes: Annotated[Path | None, _option(TABLE, "Keep only the genes listed in this file, one a line.")] = None
-    layer: Annotated[str | None, _option(TABLE, "Layer of an h5ad file to read instead of its X.")] = None
 
 
 @dataclass(frozen=True)
@@ -113,8 +119,13 @@ class SamplingOptions:
 class ReportOptions:
     """What the results should hold."""
 
-    annotations: Annotated[Path | None, _option(REPORT, "Table with a row per sample, for the report.")] = None
+    annotations: Annotated[
+        Path | None, _option(REPORT, "Table with a row per sample, for the report; in place of an h5ad file's obs.")
+    ] = None
     gene_sets: Annotated[Path | None, _option(REPORT, "Gene sets (.gmt) to test the factors against.")] = None
+    gene_names: Annotated[
+        Path | None, _option(REPORT, "Table of gene ids and symbols, to show and match genes by symbol.")
+    ] = None  # fmt: skip
     title: Annotated[str | None, _option(REPORT, "Title of the report.")] = None
     impute: Annotated[bool, _option(REPORT, "Write imputed.csv: the table with its holes filled.", "--impute")] = False
     report: Annotated[

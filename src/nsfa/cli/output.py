@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 DRAWS, REPORT, SAMPLES, GENE_SETS, FIGURES = "draws", "report.html", "samples.csv", "gene_sets.gmt", "figures"
 COMPARISON, TABLE, FACTOR_GENES, ENRICHMENT = "comparison.csv", "table.csv", "factor_genes.gmt", "enrichment.csv"
+GENE_NAMES, SAMPLE_KINDS = "gene_names.csv", "samples.json"
+# the finished fits of a comparison that is not
+FITS = "fits.csv"
+# there while a command writes
+LOCK = "lock"
 # all that a command writes, in the order in which results are listed
 NAMES = (
     REPORT, "factors.csv", "genes.csv", FACTOR_GENES, ENRICHMENT, "loadings.csv", "inclusion.csv", "scores.csv",
-    "imputed.csv", COMPARISON, FIGURES, "diagnostics.json", "config.toml", SAMPLES, GENE_SETS, TABLE, DRAWS,
+    "imputed.csv", COMPARISON, FIGURES, "diagnostics.json", "config.toml", SAMPLES, SAMPLE_KINDS, GENE_SETS,
+    GENE_NAMES, TABLE, DRAWS, FITS,
 )  # fmt: skip
 
 
@@ -25,13 +32,18 @@ def holds_run(out: Path) -> bool:
     return (out / "config.toml").is_file() or (out / DRAWS).exists()
 
 
+def half_compared(out: Path) -> bool:
+    """Whether a directory holds a comparison that was interrupted."""
+    return (out / FITS).is_file() and not (out / COMPARISON).exists()
+
+
 def check_free(out: Path, force: bool) -> None:
     """Raise ValueError unless ``out`` may be written to: it is new, empty, or an earlier run that may be replaced."""
     if not os.path.lexists(out):
         return
     if not out.is_dir():
         raise ValueError(f"The output must be a directory. Got the file {out}; choose another name.")
-    if not any(out.iterdir()):
+    if all(path.name == LOCK for path in out.iterdir()):
         return
     if not holds_run(out):
         raise ValueError(
@@ -39,37 +51,60 @@ def check_free(out: Path, force: bool) -> None:
             "choose another name."
         )
     if not force:
+        again = f"go on with that run (nsfa resume {shlex.quote(str(out))}), "
         raise ValueError(
             f"The output directory must be new or empty. Got {out}, which holds an earlier run; choose another name, "
-            f"go on with that run (nsfa resume {shlex.quote(str(out))}), or replace it with --force."
+            f"{again if (out / DRAWS).exists() or half_compared(out) else ''}or replace it with --force."
         )
 
 
 @contextmanager
 def claim(out: Path, force: bool, sign: str = DRAWS) -> Iterator[None]:
-    """Make ``out``, putting an earlier run aside until the new one has written ``sign``; else put it back."""
+    """Make and hold ``out``, putting an earlier run aside until the new one has written ``sign``; else put it back."""
     check_free(out, force)
-    if (out / DRAWS).is_dir():
-        from nsfa.draws.lock import locked
-
-        # nobody may be writing to what is about to be replaced
-        with locked(out / DRAWS):
-            pass
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
     out.mkdir(parents=True, exist_ok=True)
+    try:
+        with held(out):
+            # again: another may have been quicker
+            check_free(out, force)
+            with _replaced(out, sign):
+                yield
+    finally:
+        for folder in missing:
+            # another's file in it stays
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+@contextmanager
+def held(out: Path) -> Iterator[None]:
+    """Be the only one to write to a directory: StoreError if another command does. The lock's file goes in the end."""
+    from nsfa.draws.lock import locked
+
+    with locked(out):
+        try:
+            if (out / DRAWS).is_dir():
+                # what goes on with a fit holds this one alone
+                with locked(out / DRAWS):
+                    pass
+            yield
+        finally:
+            # Windows keeps files that are open
+            with suppress(PermissionError):
+                (out / LOCK).unlink(missing_ok=True)
+
+
+@contextmanager
+def _replaced(out: Path, sign: str) -> Iterator[None]:
     aside = _put_aside(out)
     try:
         yield
     finally:
         if not (out / sign).exists():
             remove(out)
-            if aside is not None:
-                for path in aside.iterdir():
-                    path.rename(out / path.name)
-            for folder in missing if aside is None else []:
-                # another's file in it stays
-                if not any(folder.iterdir()):
-                    folder.rmdir()
+            for path in [] if aside is None else aside.iterdir():
+                path.rename(out / path.name)
         if aside is not None:
             shutil.rmtree(aside)
 
@@ -115,8 +150,14 @@ def write_text(path: Path, text: str) -> None:
 def write_csv(path: Path, frame: Any, index: str | None, digits: int | None = 6) -> None:
     """Write a DataFrame, whole, with its index under the name ``index``; numbers to so many digits, None: all."""
     form = None if digits is None else f"%.{digits}g"
+    texts = [*frame.index, *frame.columns, *frame.select_dtypes(exclude="number").to_numpy().ravel()]
+    # the writer quotes a line feed in a name, but not a carriage return, which readers take for the end of a line
+    broken = any("\r" in str(text) for text in texts)
     with replacing(path) as part:
-        frame.to_csv(part, index=index is not None, index_label=index, float_format=form, encoding="utf-8")
+        frame.to_csv(
+            part, index=index is not None, index_label=index, float_format=form, encoding="utf-8",
+            quoting=csv.QUOTE_ALL if broken else csv.QUOTE_MINIMAL,
+        )  # fmt: skip
 
 
 def files(out: Path) -> list[str]:

@@ -9,8 +9,8 @@ from typer import Argument, Exit, Option
 
 from nsfa.cli.errors import INTERRUPTED, quiet_library
 from nsfa.cli.options import TalkOptions, takes
-from nsfa.cli.progress import duration
 from nsfa.cli.words import note, say, say_json, tell_progress
+from nsfa.progress import duration
 
 
 @takes(TalkOptions)

@@ -6,11 +6,13 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nsfa.cli.companions import read_kept_names, read_samples
 from nsfa.cli.options import ReportOptions
 from nsfa.cli.output import (
     ENRICHMENT,
@@ -18,7 +20,6 @@ from nsfa.cli.output import (
     FIGURES,
     GENE_SETS,
     REPORT,
-    SAMPLES,
     replacing,
     write_csv,
     write_text,
@@ -31,32 +32,46 @@ if TYPE_CHECKING:
     from nsfa.posterior.consensus import Consensus
 
 FDR = 0.05
+Symbols = tuple[str, ...] | None
+"""The genes as people call them, in the order of the features, where that is not what the table calls them."""
 
 
-def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config: Mapping[str, Any]) -> None:
-    """Write all that is derived from the draws."""
+def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Write all that is derived from the draws; returns its summary."""
+    from nsfa.reading import symbols_of
+
     samples = read_samples(out, posterior.data.shape[1])
-    enrichment = tested_sets(out, posterior)
-    write_tables(out, posterior, samples.index, enrichment)
+    names = read_kept_names(out, posterior.data.names)
+    symbols = symbols_of(posterior.consensus(), names)
+    enrichment = tested_sets(out, posterior, symbols)
+    write_tables(out, posterior, samples.index, enrichment, symbols)
     if wanted.impute:
         write_imputed(out, posterior, samples.index, bool(config.get("table", {}).get("samples_in_rows")))
-    write_text(out / "diagnostics.json", json.dumps(summary(posterior), indent=2, ensure_ascii=False) + "\n")
+    found = {**summary(posterior), "notes": config.get("input", {}).get("notes")}
+    write_text(out / "diagnostics.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     if wanted.report:
-        write_figures(out, posterior, samples)
+        write_figures(out, posterior, samples, symbols)
         from nsfa.report import write_report
 
         settings = _shown(config)
         write_report(
-            out / REPORT, posterior, annotations=samples, enrichment=enrichment, settings=settings, title=wanted.title
-        )
+            out / REPORT, posterior, annotations=samples, gene_names=names, enrichment=enrichment, settings=settings,
+            title=wanted.title,
+        )  # fmt: skip
+    return found
 
 
-def tested_sets(out: Path, posterior: Posterior) -> Any:
+def tested_sets(out: Path, posterior: Posterior, symbols: Symbols) -> Any:
     """All factors against the gene sets kept beside the draws, by both methods; None where there are none."""
     from nsfa.enrichment import enrich_both
 
     sets = out / GENE_SETS
-    return enrich_both(posterior.consensus(), sets) if sets.is_file() else None
+    return enrich_both(posterior.consensus(), sets, symbols) if sets.is_file() else None
+
+
+def _shown_as(consensus: Consensus, symbols: Symbols) -> Consensus:
+    """The factors with the names by which people know the genes."""
+    return consensus if symbols is None else replace(consensus, feature_names=symbols)
 
 
 def _shown(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,6 +80,7 @@ def _shown(config: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         "table": Path(source["path"]).name if "path" in source else None,
         "checksum": source.get("checksum"),
+        "notes": source.get("notes"),
         **{name.replace("_", " "): value for name, value in reading.items() if value is not False and name != "genes"},
         "genes": Path(reading["genes"]).name if "genes" in reading else None,
         "scale": model.get("scale"),
@@ -79,29 +95,7 @@ def _without_folders(command: str | None) -> str | None:
     return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in words) or None
 
 
-def write_samples(out: Path, names: Any, annotations: Any) -> None:
-    """Keep the samples' names, and what is known about them, beside the draws."""
-    import pandas as pd
-
-    frame = pd.DataFrame(index=list(names)) if annotations is None else annotations.set_axis(list(names))
-    write_csv(out / SAMPLES, frame, "sample", digits=None)
-
-
-def read_samples(out: Path, n_samples: int) -> Any:
-    """Names and annotations of the samples; numbers where the file is gone."""
-    import pandas as pd
-
-    path = out / SAMPLES
-    if not path.is_file():
-        return pd.DataFrame(index=[f"sample {i}" for i in range(n_samples)])
-    names = pd.read_csv(path, usecols=[0], dtype=str, keep_default_na=False).iloc[:, 0]
-    frame = pd.read_csv(path).iloc[:, 1:].set_axis(names.to_list())
-    if len(frame) != n_samples:
-        raise ValueError(f"{path} must have a row per sample, {n_samples}. Got {len(frame)}; restore or remove it.")
-    return frame
-
-
-def write_tables(out: Path, posterior: Posterior, samples: Any, enrichment: Any) -> None:
+def write_tables(out: Path, posterior: Posterior, samples: Any, enrichment: Any, symbols: Symbols = None) -> None:
     """Write loadings, inclusion, scores, factors, genes and, where there are gene sets, enrichment as csv files."""
     import pandas as pd
 
@@ -110,9 +104,9 @@ def write_tables(out: Path, posterior: Posterior, samples: Any, enrichment: Any)
     for name, values in (("loadings", consensus.loadings), ("inclusion", consensus.inclusion)):
         write_csv(out / f"{name}.csv", pd.DataFrame(values, index=genes, columns=factors), "gene")
     write_csv(out / "scores.csv", pd.DataFrame(consensus.scores, index=samples, columns=factors), "sample")
-    write_csv(out / "factors.csv", factor_table(consensus, enrichment), "factor")
-    write_csv(out / "genes.csv", gene_lists(consensus), None)
-    write_factor_genes(out / FACTOR_GENES, posterior)
+    write_csv(out / "factors.csv", factor_table(_shown_as(consensus, symbols), enrichment), "factor")
+    write_csv(out / "genes.csv", gene_lists(consensus, symbols), None)
+    write_factor_genes(out / FACTOR_GENES, posterior, symbols)
     if enrichment is not None:
         write_csv(out / ENRICHMENT, enrichment, None)
     else:
@@ -121,7 +115,7 @@ def write_tables(out: Path, posterior: Posterior, samples: Any, enrichment: Any)
 
 
 def factor_table(consensus: Consensus, enrichment: Any) -> Any:
-    """The summary of the factors, with the gene set that stands out most in each where sets were tested."""
+    """The summary of the factors, with the gene set that stands out most in each, if any, where sets were tested."""
     names = {"n_core": "core_genes", "n_features": "genes_at_5_percent_fdr", "top_features": "top_genes"}
     table = consensus.summary().rename(columns=names)
     if enrichment is None:
@@ -132,7 +126,7 @@ def factor_table(consensus: Consensus, enrichment: Any) -> Any:
     return table.join(best_sets(enrichment)[list(columns)].rename(columns=columns))
 
 
-def gene_lists(consensus: Consensus) -> Any:
+def gene_lists(consensus: Consensus, symbols: Symbols = None) -> Any:
     """The genes of every factor at 5 % FDR, a row each: its core, most certain first, then the others."""
     import pandas as pd
 
@@ -144,17 +138,18 @@ def gene_lists(consensus: Consensus) -> Any:
     columns = {
         "factor": factor,
         "gene": [consensus.feature_names[d] for d in gene],
+        **({} if symbols is None else {"symbol": [symbols[d] for d in gene]}),
         "core": [i < len(own) for own, genes in zip(core, lists, strict=True) for i in range(len(genes))],
     }
     parts = {"loading": "loadings", **{name: name for name in ("lower", "upper", "relevance", "inclusion")}}
     return pd.DataFrame(columns | {name: getattr(consensus, part)[gene, factor] for name, part in parts.items()})
 
 
-def write_factor_genes(path: Path, posterior: Posterior) -> None:
+def write_factor_genes(path: Path, posterior: Posterior, symbols: Symbols = None) -> None:
     """Write the factors as gene sets: first the core of each, then all genes; lists without a gene are left out."""
     from nsfa.posterior.shares import EFFECT
 
-    consensus = posterior.consensus()
+    consensus = _shown_as(posterior.consensus(), symbols)
     kinds = {"core": (EFFECT, f"the factor explains at least {EFFECT:.0%} of the gene's variance".replace("%", " %"))}
     if posterior.spec.pattern != "dense":
         kinds["all"] = 0, "the gene's loading is not zero"
@@ -163,6 +158,8 @@ def write_factor_genes(path: Path, posterior: Posterior) -> None:
         for k in range(consensus.n_factors):
             # a tab or a line break within a name would be read as the next gene
             genes = [" ".join(consensus.feature_names[d].split()) for d in consensus.genes(k, FDR, effect)]
+            # several probes may have one symbol
+            genes = list(dict.fromkeys(genes))
             if genes:
                 lines.append("\t".join([f"factor_{k}_{kind}", f"{meaning}, at 5 % FDR", *genes]) + "\n")
     write_text(path, "".join(lines))
@@ -233,7 +230,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_figures(out: Path, posterior: Posterior, samples: Any) -> None:
+def write_figures(out: Path, posterior: Posterior, samples: Any, symbols: Symbols = None) -> None:
     """Draw the usual figures, without a display."""
     import matplotlib
 
@@ -241,7 +238,7 @@ def write_figures(out: Path, posterior: Posterior, samples: Any) -> None:
     from matplotlib import pyplot as plt
 
     (out / FIGURES).mkdir(exist_ok=True)
-    for name, draw in _drawings(posterior, samples).items():
+    for name, draw in _drawings(posterior, samples, symbols).items():
         plt.close("all")
         draw()
         with replacing(out / FIGURES / f"{name}.png") as part:
@@ -249,10 +246,10 @@ def write_figures(out: Path, posterior: Posterior, samples: Any) -> None:
         plt.close("all")
 
 
-def _drawings(posterior: Posterior, samples: Any) -> dict[str, Callable[[], Any]]:
+def _drawings(posterior: Posterior, samples: Any, symbols: Symbols) -> dict[str, Callable[[], Any]]:
     from nsfa import pl
 
-    consensus = posterior.consensus()
+    consensus = _shown_as(posterior.consensus(), symbols)
     groups = _groups(samples)
     pair = (0, 1) if consensus.n_factors > 1 else None
     return {
@@ -271,5 +268,6 @@ def _groups(samples: Any) -> Any:
     for name in range(samples.shape[1]):
         column = samples.iloc[:, name]
         if 1 < column.nunique() <= min(12, len(column) // 2):
-            return column.to_numpy()
+            # categories have an order
+            return column.array if hasattr(column, "cat") else column.to_numpy()
     return None

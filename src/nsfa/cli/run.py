@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, PARTLY_CONVERGED, Interrupts, quiet_library
+from nsfa.cli.companions import Companions, write_gene_names, write_samples
+from nsfa.cli.errors import NOT_CONVERGED, PARTLY_CONVERGED, Interrupts, quiet_library
 from nsfa.cli.options import ReportOptions, RunOptions, VerdictOptions
 from nsfa.cli.output import DRAWS, GENE_SETS, REPORT, TABLE, claim, files, write_csv, write_text
-from nsfa.cli.progress import duration, not_compiled, watch
-from nsfa.cli.results import summary, write_results, write_samples
+from nsfa.cli.results import write_results
 from nsfa.cli.settings import Sections, change_config, read_config, section, write_config
 from nsfa.cli.words import note, say, say_json, tell_progress
+from nsfa.progress import COMPILING, duration, not_compiled, watch
 
 if TYPE_CHECKING:
     from nsfa.posterior import Posterior
     from nsfa.readers import Table
     from nsfa.runner import Monitor
+
+# draws have many more factors than recur: at least so many more, and such a share of those that do
+MANY_MORE, MANY_MORE_SHARE = 2, 0.2
 
 Sampler = Callable[["Monitor"], "Posterior"]
 
@@ -37,8 +41,7 @@ class Plan:
     command: str
     sections: Sections
     wanted: ReportOptions
-    annotations: Any = None
-    gene_sets: dict[str, list[str]] | None = None
+    companions: Companions
     keep_table: bool = False
 
 
@@ -46,9 +49,12 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
     """Fit, with the draws on disk from the first one, and write the results."""
     with claim(out, run.force):
         write_config(out, plan.command, {**plan.sections, "results": section(plan.wanted)})
-        write_samples(out, plan.table.sample_names, plan.annotations)
-        if plan.gene_sets is not None:
-            write_gene_sets(out, plan.gene_sets)
+        annotations, sets, names = plan.companions
+        write_samples(out, plan.table.sample_names, annotations)
+        if sets is not None:
+            write_gene_sets(out, sets)
+        if names is not None:
+            write_gene_names(out, names)
         if plan.keep_table:
             write_csv(out / TABLE, plan.table.frame().T, "gene", digits=None)
 
@@ -76,21 +82,21 @@ def complete(out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, ta
     begun = time.monotonic()
     with quiet_library(talk.quiet), Interrupts(f"Ended at once. {resume_words(out)}.") as interrupts:
         if chains and not talk.quiet and not_compiled():
-            tell_progress("Compiling for this machine, once after installation: less than a minute.")
+            tell_progress(COMPILING)
         with _no_draws_yet(out, interrupts), watch(chains, talk.quiet) as monitor:
             posterior = sampler(monitor)
-        with _half_written(out):
-            write_results(out, posterior, wanted, read_config(out))
-            found = {**summary(posterior), "seconds": round(time.monotonic() - begun, 3), "output": str(out)}
+        with _half_written(out, interrupts):
+            found = write_results(out, posterior, wanted, read_config(out))
+            found |= {"seconds": round(time.monotonic() - begun, 3), "output": str(out)}
             found["files"] = files(out)
     if talk.json:
         say_json(found)
     elif not talk.quiet:
         tell(out, found)
-    if interrupts.count:
+    if interrupts.code:
         made = f"{found['draws_per_chain']} draws of {found['chains']} chain(s)"
         note(f"Interrupted after {made}; the results rest on these. {resume_words(out)}.")
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(interrupts.code)
     if talk.require_convergence and found["chains"] == 1:
         note("One chain has nothing to agree with: convergence needs at least two (--chains).")
         raise typer.Exit(NOT_CONVERGED)
@@ -105,21 +111,21 @@ def _no_draws_yet(out: Path, interrupts: Interrupts) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, RuntimeError):
-        if not interrupts.count:
+        if not interrupts.code:
             raise
         begun = (out / DRAWS).exists()
         note(f"Interrupted before the first draw. {resume_words(out)}." if begun else "Interrupted.")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(interrupts.code) from None
 
 
 @contextmanager
-def _half_written(out: Path) -> Iterator[None]:
+def _half_written(out: Path, interrupts: Interrupts) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
         again = f"nsfa report {shlex.quote(str(out))} writes the rest"
         note(f"Interrupted while writing the results; the draws are safe. {again}.")
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(interrupts.code) from None
 
 
 def tell(out: Path, found: dict[str, Any]) -> None:
@@ -146,15 +152,26 @@ def _numbers(found: dict[str, Any]) -> list[str]:
     n, large = found["n_components"], found["n_substantial"]
     substantial, every = found["n_substantial_posterior"], found["n_components_posterior"]
     recur = f"recur{'s' if n == 1 else ''} in more than half of the draws."
+    guises = _guises(large, substantial)
     if substantial == every:
-        return [f"{n} factor{'s' if n != 1 else ''} {recur} {_likely('factors', every)}"]
+        return [f"{n} factor{'s' if n != 1 else ''} {recur} {_likely('factors', every)}{guises}"]
     smaller = f", and {n - large} smaller, " if n > large else " "
     factors = f"{large} substantial factor{'s' if large != 1 else ''} ({SUBSTANTIAL} genes or more){smaller}{recur}"
     given = len(every) == 1
     return [
         factors,
-        _likely("substantial factors", substantial) + ("" if given else f" {_likely('factors of any size', every)}"),
+        _likely("substantial factors", substantial)
+        + guises
+        + ("" if given else f" {_likely('factors of any size', every)}"),
     ]
+
+
+def _guises(recurring: int, shares: dict[str, float]) -> str:
+    """Why draws have more factors than recur, where they have many more."""
+    mean = sum(int(n) * share for n, share in shares.items())
+    if mean - recurring < max(MANY_MORE, MANY_MORE_SHARE * recurring):
+        return ""
+    return " Factors that come and go, or change their genes, count in a draw but do not recur."
 
 
 def _likely(kind: str, shares: dict[str, float]) -> str:

@@ -115,7 +115,7 @@ def _set_flag(command: list[str], flag: str, value: Any) -> None:
 def report_options(config: Mapping[str, Any]) -> ReportOptions:
     """The options of the results, as a run was started with."""
     given: dict[str, Any] = dict(config.get("results", {}))
-    for name in ("annotations", "gene_sets"):
+    for name in ("annotations", "gene_sets", "gene_names"):
         if name in given:
             given[name] = Path(given[name])
     known = {field.name for field in fields(ReportOptions)}

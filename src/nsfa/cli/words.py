@@ -9,9 +9,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from nsfa.progress import err
+
 # where they write is looked up when they write
 out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def survive_narrow_encodings() -> None:

@@ -17,8 +17,10 @@ from nsfa.kernels.streams import fresh_key
 if TYPE_CHECKING:
     from nsfa.posterior import Posterior
 
-# Beyond this many (2 GB) the loadings of all draws are left out.
-LARGEST = 250_000_000
+# Beyond this many (1 GB) the loadings of all draws are left out; and beyond ``SMALL`` (100 MB) where, zeros and all,
+# they would take more than three times the memory of the draws, which hold the others alone.
+LARGEST, SMALL = 250_000_000, 20_000_000
+_BYTES, _TIMES = 5, 3
 
 # The samples' dimension: ArviZ itself calls "sample" what it makes of chain and draw, so that extract() would fail.
 SAMPLES = "observation"
@@ -31,7 +33,13 @@ DIMS = {
 }
 
 
-def to_arviz(posterior: Posterior, *, log_likelihood: bool = False, posterior_predictive: bool = False) -> Any:
+def to_arviz(
+    posterior: Posterior,
+    *,
+    log_likelihood: bool = False,
+    posterior_predictive: bool = False,
+    loadings: bool = True,
+) -> Any:
     """The draws as ``arviz.InferenceData`` (ArviZ 0.x) or ``xarray.DataTree`` (ArviZ 1.x), in the user's units.
 
     Summaries and trace plots mean something for the quantities that do not depend on the factors' labels: n_components,
@@ -43,21 +51,25 @@ def to_arviz(posterior: Posterior, *, log_likelihood: bool = False, posterior_pr
     posterior
         What to convert.
     log_likelihood
-        Add the log density of every sample's observed entries, scores integrated out: (chain, draw, observation).
+        Add the log density of every sample's observed entries, scores integrated out: (chain, draw, observation). It
+        is what ``arviz.loo`` and ``arviz.compare`` need.
     posterior_predictive
         Add a replicate of the table for every draw, (chain, draw, observation, feature): scores drawn given the
         sample's observed entries, then noise. It depends on the seed of the fit alone.
+    loadings
+        With the loadings of every draw: most of what the result takes, five bytes for each, zeros included.
 
     Groups
     ------
     posterior : the scalars (loading_power is Σg² on the model's scale); noise_variance (feature); loadings and active
-        (feature, factor), zero and False where a draw lacks the factor, left out with a warning above 2 GB.
+        (feature, factor), zero and False where a draw lacks the factor; left out with a warning above a gigabyte, and
+        above 100 MB where that is more than three times what the draws take.
     sample_stats : lp (log joint density), n_factors, births_accepted (share of features), seconds since the start.
     observed_data : the table X, NaN where missing; features that do not vary have their value.
     log_likelihood, posterior_predictive : X, on request.
     """
     arviz = _arviz()
-    parameters, n_factors = _parameters(posterior)
+    parameters, n_factors = _parameters(posterior, loadings)
     groups = {
         "posterior": parameters,
         "sample_stats": _sample_stats(posterior),
@@ -89,7 +101,7 @@ def _arviz() -> Any:
     return arviz
 
 
-def _parameters(posterior: Posterior) -> tuple[dict[str, Any], int]:
+def _parameters(posterior: Posterior, loadings: bool) -> tuple[dict[str, Any], int]:
     """The variables of the group "posterior", and the number of aligned factors."""
     spec, data = posterior.spec, posterior.data
     out: dict[str, Any] = {
@@ -108,18 +120,25 @@ def _parameters(posterior: Posterior) -> tuple[dict[str, Any], int]:
     )
     if spec.priors.intercept:
         out["feature_mean"] = _each_draw(posterior, lambda draw, _: data.center + data.to_user(_intercept(draw)))
+    if not loadings:
+        return out, 0
     n_factors = posterior.consensus().n_factors
     entries = posterior.n_components.size * posterior.data.n_features * n_factors
-    if entries <= LARGEST:
-        out["loadings"], out["active"] = posterior.aligned()
+    if entries <= min(LARGEST, max(SMALL, _TIMES * _held(posterior) // _BYTES)):
+        out["loadings"], out["active"] = posterior.aligned(np.float32)
     else:
         warnings.warn(
-            f"The loadings of all draws are left out: they would take {8e-9 * entries:.0f} GB. "
+            f"The loadings of all draws are left out: they would take {1e-9 * _BYTES * entries:.2g} GB. "
             "Posterior.consensus() has their means, intervals and inclusion probabilities.",
             UserWarning,
             stacklevel=4,
         )
     return out, n_factors
+
+
+def _held(posterior: Posterior) -> int:
+    """Bytes of the draws' arrays."""
+    return sum(value.nbytes for draw in posterior.draws for value in vars(draw).values() if hasattr(value, "nbytes"))
 
 
 def _intercept(draw: Draw) -> Floats:
@@ -152,8 +171,14 @@ def _to_user(posterior: Posterior, values: Floats) -> Floats:
 def _each_draw(posterior: Posterior, of: Callable[[Draw, Kernels], Floats]) -> Floats:
     """A function of every draw, stacked as (chains, draws, ...)."""
     kernels = get_kernels("numba")
+    chains = posterior.chains
     with threadpool_limits(1):
-        return np.array([[of(draw, kernels) for draw in chain] for chain in posterior.chains])
+        first = of(chains[0][0], kernels)
+        out = np.empty((len(chains), len(chains[0]), *first.shape))
+        for place in np.ndindex(out.shape[:2]):
+            i, j = place
+            out[place] = of(chains[i][j], kernels) if any(place) else first
+    return out
 
 
 def _log_density(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:

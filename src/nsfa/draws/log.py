@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from nsfa.chain import Chain
-from nsfa.draws import codec
+from nsfa.draws import codec, lock
 from nsfa.draws.draw import Draw
 from nsfa.draws.files import StoreError, clear_leftovers, write_tree
 from nsfa.draws.store import Store, file_number
@@ -67,13 +69,8 @@ class ChainLog:
         self._due = 0.0
         self._last = 0
         self.draws: list[Draw] = []
-        try:
-            store.folder(chain).mkdir(exist_ok=True)
-            clear_leftovers(store.folder(chain))
-        except OSError as error:
-            raise self._failed(error, 0) from None
         # what is on disk, and the number of draws the running chain has made
-        self.safe = store.n_draws(chain)
+        self.safe = store.whole_draws(chain)
         self._made = self.safe
 
     @property
@@ -117,7 +114,7 @@ class ChainLog:
                 ended = time.monotonic()
                 self._due = ended + max(self._store.every, _PATIENCE * (ended - started))
         except OSError as error:
-            raise self._failed(error, self.safe) from None
+            raise _failed(self._store, self._chain, error, self.safe) from None
 
     def _write_state(self, chain: Chain) -> None:
         store, number = self._store, self._chain
@@ -142,15 +139,31 @@ class ChainLog:
         try:
             path.rename(aside)
         except OSError as error:
-            raise self._failed(error, self.safe) from None
+            raise _failed(self._store, self._chain, error, self.safe) from None
 
-    def _failed(self, error: OSError, safe: int) -> StoreError:
-        path = self._store.path
-        return StoreError(
-            f"Writing to {path} failed: {error.strerror}. The run was stopped; {safe} draws of chain {self._chain} and "
-            "those written by the other chains are safe. Make room or give access, then go on with "
-            f"nsfa.resume({str(path)!r})."
-        )
+
+@contextmanager
+def open_log(store: Store, chain: int) -> Iterator[ChainLog]:
+    """A chain's log, locked: a worker of a process that was killed may still be about to end."""
+    folder = store.folder(chain)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise _failed(store, chain, error, 0) from None
+    with lock.locked(folder):
+        try:
+            clear_leftovers(folder)
+        except OSError as error:
+            raise _failed(store, chain, error, 0) from None
+        yield ChainLog(store, chain)
+
+
+def _failed(store: Store, chain: int, error: OSError, safe: int) -> StoreError:
+    return StoreError(
+        f"Writing to {store.path} failed: {error.strerror}. The run was stopped; {safe} draws of chain {chain} and "
+        "those written by the other chains are safe. Make room or give access, then go on with "
+        f"nsfa.resume({str(store.path)!r})."
+    )
 
 
 def write_draws(store: Store, chain: int, first: int, draws: list[Draw]) -> None:

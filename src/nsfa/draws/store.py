@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from nsfa.draws.files import (
     clear_leftovers,
     digest,
     leftovers,
+    read_outline,
     read_tree,
     sync_folder,
     write_bytes,
@@ -81,10 +83,10 @@ class Store:
             )
         return codec.unpack_data(tree)
 
-    def read(self, path: Path, **expected: Any) -> dict[str, Any] | None:
+    def read(self, path: Path, reader: Callable[[Path], Any] = read_tree, **expected: Any) -> dict[str, Any] | None:
         """A file of this run, None if it is missing or damaged; StoreError if it belongs elsewhere."""
         try:
-            tree: dict[str, Any] = read_tree(path)
+            tree: dict[str, Any] = reader(path)
         except (DamagedFileError, FileNotFoundError):
             return None
         except OSError as error:
@@ -106,21 +108,30 @@ class Store:
         """The file of a chain's state after a sweep."""
         return self.folder(chain) / f"state-{sweep:08d}.npz"
 
-    def blocks(self, chain: int) -> Iterator[dict[str, Any]]:
+    def blocks(self, chain: int, reader: Callable[[Path], Any] = read_tree) -> Iterator[dict[str, Any]]:
         """A chain's blocks of draws, in order, up to the first that is missing or damaged."""
-        first = 0
-        while (tree := self.read(self.block(chain, first), kind="draws", chain=chain, first=first)) and tree["count"]:
+        first, marks = 0, {"kind": "draws", "chain": chain}
+        while (tree := self.read(self.block(chain, first), reader, first=first, **marks)) and tree["count"]:
             yield tree
             first += tree["count"]
 
     def n_draws(self, chain: int) -> int:
-        """How many draws ``draws`` would return."""
-        return sum(tree["count"] for tree in self.blocks(chain))
+        """How many draws a chain has, by what its files say of themselves; quick however many there are."""
+        return sum(tree["count"] for tree in self.blocks(chain, read_outline))
+
+    def whole_draws(self, chain: int) -> int:
+        """How many draws ``draws`` would return: those in files without damage, every byte of which is looked at."""
+        return sum(tree["count"] for tree in self.blocks(chain, partial(read_outline, whole=True)))
 
     @property
     def finished(self) -> bool:
-        """Whether every chain has all its draws."""
+        """Whether every chain has all its draws, by what the files say of themselves."""
         return all(self.has_all(self.n_draws(chain)) for chain in range(self.settings.chains))
+
+    @property
+    def intact(self) -> bool:
+        """Whether every chain has all its draws, in files without damage."""
+        return all(self.has_all(self.whole_draws(chain)) for chain in range(self.settings.chains))
 
     def has_all(self, n_draws: int) -> bool:
         """Whether so many draws are all that a chain was to make."""
@@ -163,7 +174,8 @@ def created(path: str | PathLike[str], data: Observed, settings: Settings) -> It
         # again: another process may have been faster
         _check_vacant(path)
         try:
-            store = Store(path, _fingerprint(data, settings), settings, EVERY)
+            # absolute: a worker process may have been started in another directory
+            store = Store(path.absolute(), _fingerprint(data, settings), settings, EVERY)
             write_tree(path / TABLE, {"run": store.run, "kind": "table", "content": codec.pack_data(data)})
             # last: a folder without it is not a store yet
             _write_header(store)
@@ -194,7 +206,7 @@ def open_store(path: str | PathLike[str]) -> Store:
         )
     if tree.pop("checksum", None) != _checksum(tree):
         raise StoreError(_DAMAGED_HEADER.format(header))
-    return Store(path, tree["run"], _unpack_settings(tree), EVERY)
+    return Store(path.absolute(), tree["run"], _unpack_settings(tree), EVERY)
 
 
 def _read_header(path: Path) -> dict[str, Any]:

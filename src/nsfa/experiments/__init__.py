@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nsfa.experiments.tasks import Step
+    from nsfa.tasks import Step
 
 NAMES = ("ibp", "synthetic", "convergence", "ecoli", "breast", "prostate")
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from nsfa.experiments import NAMES, run
-from nsfa.experiments.tasks import Step
+from nsfa.tasks import Step
 
 
 def main() -> int:

@@ -12,9 +12,10 @@ from nsfa.experiments import heldout_figures, style
 from nsfa.experiments.claims import Claim
 from nsfa.experiments.heldout import Length, Model, Setting, family, table
 from nsfa.experiments.heldout import plan as plan_models
-from nsfa.experiments.tasks import Number, Task
+from nsfa.tasks import Number, Task
 
 TITLE = "Breast cancer data (Section 5.4, Figure 8)"
+DATA = ("breast",)
 PAPER = "NSFA, paper's priors"
 WHOLE, WHOLE_PAPER = "NSFA, whole table", "NSFA, paper's priors, whole table"
 RATES = (1e-4, 1e-2, 1.0)

@@ -15,10 +15,11 @@ import numpy as np
 from nsfa.experiments import frames, style
 from nsfa.experiments.claims import Claim, judge
 from nsfa.experiments.synthetic import TRUE, simulate
-from nsfa.experiments.tasks import Number, Task
+from nsfa.tasks import Number, Task
 
 WHERE = "Section 5.2, Figure 6"
 TITLE = "Proposals of new factors (Section 5.2, Figure 6)"
+DATA = ("ecoli", "breast")
 # model: (π, s) of the proposal, and which moves
 PROPOSALS: dict[str, tuple[float, float, str]] = {
     "prior": (0.0, 1.0, "plain"),

@@ -12,9 +12,10 @@ from nsfa.experiments.claims import Claim, judge
 from nsfa.experiments.heldout import SEED, SHARE, Length, Model, Setting, family, table
 from nsfa.experiments.heldout import plan as plan_models
 from nsfa.experiments.heldout_claims import against_all, scores
-from nsfa.experiments.tasks import Number, Task
+from nsfa.tasks import Number, Task
 
 TITLE = "E. coli time course (Section 5.3, Figure 7)"
+DATA = ("ecoli",)
 WHERE = "Section 5.3, Figure 7"
 PAPER = "NSFA, paper's priors"
 SIZES = (3, 5, 10, 20)

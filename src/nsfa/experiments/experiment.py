@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
+import importlib.util
 import json
 import os
 import platform
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 from nsfa import __version__
 from nsfa.experiments import NAMES
 from nsfa.experiments.claims import Claim, write_claims
-from nsfa.experiments.tasks import Ledger, Step, Task, run_tasks
+from nsfa.tasks import Ledger, Step, Task, run_tasks
 
 NUMBERS, SETTINGS, CLAIMS = "numbers.csv", "settings.json", "claims.json"
 PACKAGES = ("nsfa", "numpy", "scipy", "numba", "scikit-learn", "pandas", "matplotlib", "mofapy2")
@@ -24,9 +25,10 @@ class Experiment(Protocol):
     """What the module of an experiment has."""
 
     TITLE: str
+    DATA: tuple[str, ...]
 
     def plan(self, quick: bool) -> list[Task]:
-        """The tasks, in the order of the figures."""
+        """The tasks, in the order of the figures, those for which a package is missing included."""
 
     def figures(self, frame: Any, quick: bool) -> dict[str, Any]:
         """Matplotlib figures of the numbers, by file name."""
@@ -54,13 +56,33 @@ def run(
     from nsfa.runner import worker_count
 
     experiment, folder = load(name), Path(out)
-    tasks = experiment.plan(quick)
-    _claim_folder(folder, _settings(name, quick, tasks))
+    tasks = _possible(experiment.plan(quick))
+    settings = _settings(name, quick, tasks)
+    _check_folder(folder, settings)
+    _get_tables(experiment.DATA)
+    _make_folder(folder, settings)
     ledger = Ledger(folder / NUMBERS)
     run_tasks(tasks, ledger, progress, worker_count(n_jobs))
     ledger.finish(tasks)
     draw(name, folder)
     return folder
+
+
+def _get_tables(names: Sequence[str]) -> None:
+    """Read or download the tables once, before anything is written and many tasks ask for them at the same time."""
+    from nsfa import datasets
+
+    for name in names:
+        getattr(datasets, f"fetch_{name}")()
+
+
+def _possible(tasks: list[Task]) -> list[Task]:
+    """The tasks whose packages are installed; a warning names the packages of the others."""
+    modules = sorted({task.module for task in tasks if task.module is not None})
+    absent = [module for module in modules if importlib.util.find_spec(module) is None]
+    if absent:
+        warnings.warn(f"Runs without {', '.join(absent)}; pip install 'nsfa[experiments]' includes it.", stacklevel=4)
+    return [task for task in tasks if task.module not in absent]
 
 
 def draw(name: str, folder: Path) -> None:
@@ -91,16 +113,22 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def _claim_folder(folder: Path, settings: dict[str, Any]) -> None:
-    """Make the directory, or see that what it holds is an earlier part of the same run."""
+def _make_folder(folder: Path, settings: dict[str, Any]) -> None:
+    """Make the directory and note the settings there, unless an earlier part of the same run has."""
     path = folder / SETTINGS
-    if not path.exists():
+    if path.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(".part")
+    aside.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    aside.replace(path)
+
+
+def _check_folder(folder: Path, settings: dict[str, Any]) -> None:
+    """See that the directory is new or empty, or holds an earlier part of the same run."""
+    if not (folder / SETTINGS).exists():
         if folder.is_dir() and any(folder.iterdir()):
             raise ValueError(f"out must be a new or empty directory, or one to go on with. Got {str(folder)!r}.")
-        folder.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(".part")
-        aside.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        aside.replace(path)
         return
     before = read_settings(folder)
     for key, what in (

@@ -14,8 +14,8 @@ import numpy as np
 
 from nsfa.comparison import hide
 from nsfa.experiments import peers
-from nsfa.experiments.tasks import Number, Task
 from nsfa.kernels import Bools, Floats
+from nsfa.tasks import Number, Task
 
 SHARE, SEED = 0.1, 0
 # draws for the posterior mean, whose error hardly falls with more
@@ -68,12 +68,12 @@ def plan(setting: Setting, models: Iterable[Model], others: dict[str, dict[int, 
                 "settings": model.settings, "length": length,
             }  # fmt: skip
             tasks.append(Task(model.label, split, fit, arguments, model.seconds))
-    for peer in peers.installed():
-        for size, seconds in others.get(peer, {}).items():
-            label = peers.PEERS[peer].label + (f" K{size}" if size else "")
+    for name, peer in peers.PEERS.items():
+        for size, seconds in others.get(name, {}).items():
+            label = peer.label + (f" K{size}" if size else "")
             for split in range(setting.splits):
-                arguments = {"data": setting.data, "genes": setting.genes, "split": split, "peer": peer, "size": size}
-                tasks.append(Task(label, split, fit_peer, arguments, seconds))
+                arguments = {"data": setting.data, "genes": setting.genes, "split": split, "peer": name, "size": size}
+                tasks.append(Task(label, split, fit_peer, arguments, seconds, module=peer.module))
     return tasks
 
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from nsfa.experiments import style
 from nsfa.experiments.claims import Claim, judge
-from nsfa.experiments.tasks import Number, Task
+from nsfa.tasks import Number, Task
 
 TITLE = "Draws from the Indian Buffet Process (Section 2, Figure 2)"
+DATA: tuple[str, ...] = ()
 CONCENTRATIONS = (4.0, 8.0)
 ROWS = 50
 FINITE = (50, 1000)

@@ -11,7 +11,7 @@ from nsfa.experiments import NAMES, frames
 from nsfa.experiments.claims import FAILS, HOLDS, UNTESTED, Claim, read_claims
 from nsfa.experiments.experiment import CLAIMS, NUMBERS, load, read_numbers, read_settings
 from nsfa.experiments.page_text import INTRODUCTION, NOTES, compare_section
-from nsfa.experiments.tasks import LAST
+from nsfa.tasks import LAST
 
 FIGURES, TABLES = Path("figures") / "reproduction", Path("reproduction")
 MARK = {HOLDS: "holds", FAILS: "**does not hold**", UNTESTED: "*cannot be tested*"}

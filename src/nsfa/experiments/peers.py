@@ -2,25 +2,27 @@
 
 Every peer sees the table with each feature centred and scaled by its observed entries, as the models here do, and its
 predictions go back to the table's units. FactorAnalysis and SparsePCA take no missing entries: they are fitted, used to
-fill the holes, and fitted again until the filled values stand still. SparsePCA and soft-impute have no noise model:
-each feature gets the variance of its residuals, times one number for all that makes a tenth of the observed entries,
-hidden from a first fit, as likely as can be.
+fill the holes, and fitted again until the filled values stand still; FactorAnalysis then goes on to the maximum of the
+likelihood of the observed entries alone, since filled ones would count as data without noise. SparsePCA and soft-impute
+have no noise model: each feature gets the variance of its residuals, times one number for all that makes a tenth of the
+observed entries, hidden from a first fit, as likely as can be.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from nsfa import filling
 from nsfa.comparison import hide
+from nsfa.filling import STANDS_STILL
 from nsfa.kernels import Floats
 
-ROUNDS, SPARSE_ROUNDS, STANDS_STILL = 15, 5, 1e-3
+ROUNDS, SPARSE_ROUNDS = 15, 5
 SOFT_STEPS, SOFT_PATH = 60, np.geomspace(0.5, 0.02, 8)
 LEAST_VARIANCE = 1e-6
 
@@ -54,14 +56,7 @@ def predict(name: str, table: Floats, n_factors: int, seed: int) -> Prediction:
 
 def log_density(prediction: Prediction, truth: Floats, where: Any) -> Floats:
     """Log predictive density of the entries that ``where`` marks."""
-    variance, error = prediction.variance[where], truth[where] - prediction.mean[where]
-    out: Floats = -0.5 * (np.log(2 * np.pi * variance) + error**2 / variance)
-    return out
-
-
-def installed() -> list[str]:
-    """Names of the peers that can be run here."""
-    return [name for name, peer in PEERS.items() if importlib.util.find_spec(peer.module) is not None]
+    return filling.log_density(prediction.mean[where], prediction.variance[where], truth[where])
 
 
 def _mofa(table: Floats, n_factors: int, seed: int, spike_and_slab: bool = False) -> Prediction:
@@ -92,50 +87,22 @@ def _mofa_sparse(table: Floats, n_factors: int, seed: int) -> Prediction:
 
 
 def _factor_analysis(table: Floats, n_factors: int, seed: int) -> Prediction:
-    """scikit-learn's maximum likelihood, alternating with the conditional means of the holes given the rest."""
+    """scikit-learn's maximum likelihood, of the observed entries alone in the end."""
     from sklearn.decomposition import FactorAnalysis
 
-    holes = np.isnan(table)
-    filled = np.where(holes, 0.0, table)
-    for _ in range(ROUNDS if holes.any() else 1):
-        model = FactorAnalysis(n_factors, svd_method="lapack", max_iter=200).fit(filled)
-        mean, variance = _conditional(table - model.mean_, model.components_.T, model.noise_variance_)
-        change = np.abs(mean + model.mean_ - filled)[holes].max(initial=0.0)
-        filled[holes] = (mean + model.mean_)[holes]
-        if change < STANDS_STILL:
-            break
-    return Prediction(mean + model.mean_, variance, model.components_.T, float(n_factors))
-
-
-def _conditional(table: Floats, loadings: Floats, noise: Floats) -> tuple[Floats, Floats]:
-    """Mean and variance of every entry given the sample's observed ones, y = G x + e, with e's variances ``noise``."""
-    weighted = loadings / np.maximum(noise, LEAST_VARIANCE)[:, None]
-    mean, variance = np.empty(table.shape), np.empty(table.shape)
-    for n, row in enumerate(table):
-        seen = ~np.isnan(row)
-        covariance = np.linalg.inv(np.eye(loadings.shape[1]) + loadings[seen].T @ weighted[seen])
-        mean[n] = loadings @ (covariance @ (weighted[seen].T @ row[seen]))
-        variance[n] = np.einsum("dk,dk->d", loadings @ covariance, loadings) + noise
-    return mean, variance
+    model = FactorAnalysis(n_factors, svd_method="lapack", max_iter=200)
+    found = filling.fill(model, table, ROUNDS)
+    return Prediction(found.mean, np.asarray(found.variance), model.components_.T, float(n_factors))
 
 
 def _sparse_pca(table: Floats, n_factors: int, seed: int) -> Prediction:
     """scikit-learn's SparsePCA with its default penalty, alternating with the filling of the holes."""
+    from sklearn.decomposition import SparsePCA
 
     def fit(part: Floats) -> tuple[Floats, Floats]:
-        from sklearn.decomposition import SparsePCA
-
-        holes = np.isnan(part)
-        filled = np.where(holes, 0.0, part)
-        for _ in range(SPARSE_ROUNDS if holes.any() else 1):
-            model = SparsePCA(n_factors, max_iter=50, tol=1e-4, random_state=seed, method="cd").fit(filled)
-            scores = model.transform(filled)
-            guess = scores @ model.components_ + model.mean_
-            change = np.abs(guess - filled)[holes].max(initial=0.0)
-            filled[holes] = guess[holes]
-            if change < STANDS_STILL:
-                break
-        return guess, model.components_.T * scores.std(axis=0)
+        model = SparsePCA(n_factors, max_iter=50, tol=1e-4, random_state=seed, method="cd")
+        found = filling.fill(model, part, SPARSE_ROUNDS)
+        return found.mean, model.components_.T * found.scores.std(axis=0)
 
     mean, loadings = fit(table)
     return _with_residuals(table, mean, loadings, lambda part: fit(part)[0], seed)

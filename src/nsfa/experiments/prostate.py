@@ -11,9 +11,10 @@ from nsfa.experiments.claims import Claim, judge, untested
 from nsfa.experiments.heldout import Length, Model, Setting, family
 from nsfa.experiments.heldout import plan as plan_models
 from nsfa.experiments.heldout_claims import against_all, scores
-from nsfa.experiments.tasks import Task
+from nsfa.tasks import Task
 
 TITLE = "Prostate cancer data (Section 5.5, Figure 9)"
+DATA = ("prostate",)
 WHERE = "Section 5.5, Figure 9"
 HOURS = 1000 / 3600  # hours of 1000 sweeps, per second of one
 SLOW = ("FOK K10", "BFRM K10")

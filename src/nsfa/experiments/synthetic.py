@@ -9,10 +9,11 @@ import numpy as np
 
 from nsfa.experiments import frames, peers, style
 from nsfa.experiments.claims import Claim
-from nsfa.experiments.tasks import Number, Task
 from nsfa.kernels import Bools, Floats
+from nsfa.tasks import Number, Task
 
 TITLE = "Simulated data with the E. coli network's pattern (Section 5.1, Figures 4 and 5)"
+DATA = ("ecoli",)
 SAMPLES, SNR, TRUE = 100, 10.0, 16
 SIZES = (10, 16, 20)
 FIXED = ("FA", "AFA", "FOK", "SPCA", "BFRM", "SFA")
@@ -45,11 +46,11 @@ def plan(quick: bool) -> list[Task]:
             for k in sizes:
                 tasks.append(Task(f"{CONTROL} K{k}", seed, rotate_truth, {"size": k, "seed": seed}, 0.1))
             tasks.append(_task("NSFA a1, G = Z", seed, "NSFA", NSFA["NSFA a1"], sweeps, ones=True))
-            for peer in peers.installed():
-                for k in (16, 20) if peer.startswith("mofapy2") else (16,):
-                    if peer != "soft-impute":
-                        label = f"{peers.PEERS[peer].label} K{k}"
-                        tasks.append(Task(label, seed, fit_peer, {"peer": peer, "size": k, "seed": seed}, 1.0))
+            for name, peer in peers.PEERS.items():
+                for k in (16, 20) if name.startswith("mofapy2") else (16,):
+                    if name != "soft-impute":
+                        arguments = {"peer": name, "size": k, "seed": seed}
+                        tasks.append(Task(f"{peer.label} K{k}", seed, fit_peer, arguments, 1.0, module=peer.module))
     return tasks
 
 

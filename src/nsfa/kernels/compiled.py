@@ -9,16 +9,18 @@ Small leaf functions. No ``fastmath`` beyond fused multiply-adds: we divide, tak
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
-import numba
 import numpy as np
 
 from nsfa.kernels import streams
+from nsfa.kernels.cache import folder_for, kept
 
 # Fused multiply-adds are the only liberty taken: NaN, division and order keep their meaning.
-_OPTIONS = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-jit = numba.njit(**_OPTIONS)
-inline = numba.njit(inline="always", **_OPTIONS)
+_OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+CACHE = folder_for(Path(__file__).parent)
+jit = kept(CACHE, **_OPTIONS)
+inline = kept(CACHE, inline="always", **_OPTIONS)
 
 _M0, _M1 = streams.MULTIPLIER_0, streams.MULTIPLIER_1
 _W0, _W1 = streams.WEYL_0, streams.WEYL_1

@@ -8,17 +8,19 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
-
-from nsfa.cli.words import err, tell_progress
 
 if TYPE_CHECKING:
     from nsfa.runner import Monitor
     from nsfa.runner import Progress as Report
 
+# Where progress, notes and errors go: all through one console, so that notes do not break into live lines.
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+COMPILING = "Compiling for this machine, once after installation: less than a minute."
 # In a log: a line each tenth of the way, but not more often than this many seconds, and after so many in any case.
 STEP, AT_LEAST, AT_MOST = 0.1, 2.0, 30.0
 # Speed is that of the last so many seconds.
@@ -37,12 +39,20 @@ def watch(chains: int, quiet: bool) -> Iterator[Monitor]:
         yield _Log().update
 
 
-def not_compiled() -> bool:
-    """Whether the compiled kernels are not in numba's cache yet."""
-    from nsfa.kernels import compiled
+@contextmanager
+def beside(chains: int, monitor: Monitor | None) -> Iterator[Monitor]:
+    """The display of the command for a fit from Python, and the caller's monitor beside it."""
+    if not_compiled():
+        err.print(COMPILING, markup=False)
+    with watch(chains, quiet=False) as display:
+        yield display if monitor is None else lambda report: (display(report), monitor(report))[1]
 
-    path = getattr(getattr(compiled.fill_words, "_cache", None), "cache_path", None)
-    return path is not None and not any(Path(path).glob("*.nbi"))
+
+def not_compiled() -> bool:
+    """Whether the kernels have yet to be compiled."""
+    from nsfa.kernels.compiled import CACHE
+
+    return CACHE is None or not any(CACHE.rglob("*.nbi"))
 
 
 class _Pace:
@@ -136,5 +146,5 @@ class _Log:
             waited, far = now - then, report.done - done >= STEP * report.total
             if report.done == report.total or (far and waited >= AT_LEAST) or waited >= AT_MOST:
                 self._last[report.chain] = (now, report.done)
-                where = f"{report.done}/{report.total}"
-                tell_progress(f"chain {report.chain}  {phase(report):<8}  {where:>11}  {describe(report, speed)}")
+                where = f"{phase(report):<8}  {f'{report.done}/{report.total}':>11}"
+                err.print(f"chain {report.chain}  {where}  {describe(report, speed)}", markup=False)

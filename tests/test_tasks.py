@@ -1,5 +1,7 @@
 """Runs that are interrupted, resumed, repeated elsewhere, or started in the wrong place."""
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -7,7 +9,7 @@ import pytest
 
 from nsfa.experiments import run
 from nsfa.experiments.experiment import read_numbers
-from nsfa.experiments.tasks import COLUMNS, LAST, Ledger, Task, run_tasks
+from nsfa.tasks import COLUMNS, LAST, Ledger, Task, run_tasks
 
 
 def numbers(a, b):
@@ -57,6 +59,43 @@ def test_a_torn_task_is_done_again_and_whole_ones_are_not(tmp_path):
     whole = Ledger(tmp_path / "b.csv")
     run_tasks(tasks, whole)
     assert without_times(path) == without_times(whole.path)
+
+
+def swallows(error):
+    """What a fit does: it answers Ctrl-C with the draws it has, or, where there are none, an error of its own."""
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        yield "never", 0, 0
+    except KeyboardInterrupt:
+        if error:
+            raise RuntimeError("Interrupted during warm-up.") from None
+        yield "half", 0, 1
+
+
+@pytest.mark.parametrize("error", [False, True])
+def test_a_task_that_swallows_ctrl_c_is_not_done(tmp_path, error):
+    # a shell's background job inherits an ignored SIGINT
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    ledger = Ledger(tmp_path / "a.csv")
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_tasks([*plan(1), Task("m", 1, swallows, {"error": error})], ledger)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert set(ledger.rows) == {"m #0"} == set(Ledger(tmp_path / "a.csv").rows)
+
+
+def test_a_file_of_somebody_else_s_is_left_alone(tmp_path):
+    path = tmp_path / "mine.csv"
+    for text in ("gene,a\nx,1\n", "task,mod\n", "x"):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="must be a new file, or one that an earlier run kept its numbers in"):
+            Ledger(path)
+        assert path.read_text() == text and list(tmp_path.iterdir()) == [path]
+    # a header that was cut short is ours
+    path.write_text("task,mod")
+    assert not Ledger(path).rows
 
 
 def test_an_interrupted_experiment_resumes_to_the_same_numbers(tmp_path):
