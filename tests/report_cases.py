@@ -58,6 +58,23 @@ def consensus_of(rng, n_factors, n_samples, names, chains=4, density=0.1, model=
     )
 
 
+def crowded():
+    """A posterior of 60 factors and about 90 numbers of them, and annotations with up to 20 groups."""
+    rng = np.random.default_rng(0)
+    posterior = made_up(60, 300, 240, draws=100, density=0.08)
+    for chain in posterior.chains:
+        for draw in chain:
+            draw.scalars["n_substantial"] = int(rng.integers(30, 120))
+            draw.scalars["n_factors"] = int(rng.integers(50, 140))
+    codes = rng.integers(0, 20, 240)
+    notes = {
+        "tissue": [f"tissue of type {chr(65 + code)}, by name" for code in codes],
+        "cluster": codes % 11,
+        "patient": [f"p{i % 170}" for i in range(240)],
+    }
+    return posterior, notes
+
+
 def checks_of(n_factors, chains=4, *words):
     """Checks with these words, or with all factors settled."""
     words = words or (SETTLED if chains > 1 else NOT_JUDGED,) * n_factors

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import fisher_exact, mannwhitneyu
 
-from nsfa.enrichment import best_sets, enrich, enrich_both, read_gmt
+from nsfa.enrichment import best_sets, enrich, enrich_both, read_gmt, set_notes
 from nsfa.posterior.consensus import Consensus
 
 COMMON = ["factor", "gene_set", "overlap", "set_size", "list_size", "direction", "p", "fdr", "genes"]
@@ -235,6 +235,7 @@ class TestBoth:
         best = best_sets(table)
         assert best.gene_set.tolist() == ["first", "second"] and best.index.tolist() == [0, 1]
         np.testing.assert_array_equal(best.fdr, table.groupby("factor").fdr.min())
+        assert best_sets(table, fdr=best.fdr.min()).index.tolist() == [best.fdr.idxmin()]
 
     @pytest.mark.parametrize(
         ("factors", "sets", "rows"),
@@ -253,12 +254,74 @@ class TestBoth:
         full = enrich_both(consensus(np.eye(6)), {"s": genes(0, 1, 2)})
         assert len(table) == rows and list(table.columns) == list(full.columns)
         assert (table.dtypes == full.dtypes).all() and set(table.gene_set) <= {"s"}
-        assert len(best_sets(table)) == min(rows, 1)
+        assert len(best_sets(table, fdr=1.0)) == min(rows, 1) and len(best_sets(table)) == 0
+        assert (table.p.between(0, 1) & table.fdr.between(0, 1)).all()
 
     def test_unknown_genes_are_told_once(self, two_factors):
         with pytest.warns(UserWarning, match="check that both use the same kind of name") as told:
             assert len(enrich_both(two_factors, {"s": ["ENSG1", "ENSG2", "ENSG3"]})) == 0
         assert len(told) == 1 and told[0].filename == __file__
+
+
+def test_sets_that_are_not_tested_are_told(two_factors):
+    sets = {"all there": genes(0, 1, 2), "gone": ["X", "Y", "Z"], "empty": [], "two": genes(3, 4), "other": ["Q"]}
+    told = [
+        "3 of 5 gene sets have no gene in the table and are not tested: 'gone', 'empty', 'other'.",
+        "1 of 5 gene sets have fewer than 3 genes in the table and are not tested: 'two'.",
+    ]
+    for table in (enrich(two_factors, sets), enrich(two_factors, sets, method="rank"), enrich_both(two_factors, sets)):
+        assert set(table.gene_set) == {"all there"} and table.attrs["notes"] == told
+    assert set_notes(sets, two_factors.feature_names) == told
+    assert set_notes({"all there": genes(0, 1, 2)}, two_factors.feature_names) == []
+    assert enrich_both(two_factors, {}).attrs["notes"] == ["There are no gene sets to test."]
+
+
+def test_genes_are_matched_by_either_name(two_factors):
+    symbols = [f"SYMBOL{i}" for i in range(19)] + ["SYMBOL0"]
+    table = enrich(two_factors, {"s": ["SYMBOL0", "g0", "SYMBOL1", "g2", "elsewhere"]}, symbols=symbols)
+    assert set(table.set_size) == {3}, "g0 and its symbol are one gene, as is g19 of the same symbol"
+    assert table.genes[0] == "SYMBOL0,SYMBOL1,SYMBOL2" and table.overlap[0] == 3
+    assert set_notes({"s": ["SYMBOL3", "SYMBOL4", "SYMBOL5"]}, two_factors.feature_names, symbols) == []
+    with pytest.raises(ValueError, match="symbols must have one name per feature, 20. Got 3."):
+        enrich(two_factors, {"s": ["g0"]}, symbols=["a", "b", "c"])
+
+
+@pytest.mark.parametrize("method", ["hypergeometric", "rank"])
+def test_probes_of_one_symbol_are_one_gene(method, rng):
+    """The table is that of one feature per gene, with the loading of its largest probe."""
+    loading = np.r_[2.0, 1.5, -1.0, np.zeros(27)]
+    loading[10:] = 0.01 * rng.normal(size=20)
+    genes = consensus(loading[:, None], (np.abs(loading) > 0.5).astype(float)[:, None])
+    order = np.r_[0, 1, 1, np.arange(30), 2]
+    smaller = np.r_[0.5, -0.2, 0.0, np.ones(30), -0.9]
+    probe = (loading[order] * smaller)[:, None]
+    inclusion = genes.inclusion[order] * np.r_[1, 0, 0, np.ones(31)][:, None]
+    probes = consensus(probe, inclusion, [f"p{i}" for i in range(34)])
+    symbols = [f"g{i}" for i in order]
+    sets = {"own": ["g0", "g1", "g2"], "any": ["g1", "g7", "g12", "g13"], "one": ["g0", "g1"]}
+    found = enrich(probes, sets, method=method, symbols=symbols)
+    expected = enrich(genes, sets, method=method)
+    alike = found.drop(columns="genes"), expected.drop(columns="genes")
+    pd.testing.assert_frame_equal(*alike)
+    assert [set(text.split(",")) for text in found.genes] == [set(text.split(",")) for text in expected.genes]
+    assert found.attrs == expected.attrs and "'one'" in found.attrs["notes"][0]
+    by_id = enrich(probes, {"own": ["p0", "p3", "p4", "p33"]}, method=method, symbols=symbols)
+    assert by_id.set_size[0] == 3, "probes of three genes"
+
+
+def test_a_set_of_one_gene_is_one_gene_however_many_probes_it_has():
+    factors = consensus(np.r_[np.ones(3), np.zeros(400)][:, None])
+    symbols = ["KLK3"] * 3 + [f"S{i}" for i in range(400)]
+    assert len(enrich(factors, {"ONE_GENE": ["KLK3"]}, symbols=symbols)) == 0
+    row = enrich(factors, {"ONE_GENE": ["KLK3"]}, symbols=symbols, min_size=1).iloc[0]
+    assert (row.overlap, row.set_size, row.list_size, row.genes) == (1, 1, 1, "KLK3")
+    assert row.p == pytest.approx(1 / 401)
+    assert "fewer than 3 genes" in set_notes({"ONE_GENE": ["KLK3"]}, factors.feature_names, symbols)[0]
+
+
+def test_features_without_a_symbol_are_genes_of_their_own(two_factors):
+    table = enrich(two_factors, {"s": genes(0, 1, 2, 15)}, symbols=[""] * 20)
+    pd.testing.assert_frame_equal(table, enrich(two_factors, {"s": genes(0, 1, 2, 15)}))
 
 
 def test_features_of_one_name_all_count():

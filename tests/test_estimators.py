@@ -14,7 +14,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from nsfa import FA, NSFA, SFA, SPCA
+import nsfa
+from nsfa import FA, NSFA, SFA, SPCA, FactorModel, ModelSpec
 from nsfa.datasets import make_sparse_factors
 
 SHORT = {"chains": 2, "tune": 60, "draws": 30, "random_state": 3}
@@ -46,8 +47,9 @@ def test_frames_keep_their_names(kind, table):
     assert model.n_components_ >= 1
     names = [f"sfa{k}" for k in range(model.n_components_)]
     assert list(model.transform(frame).columns) == names == model.get_feature_names_out().tolist()
-    with pytest.raises(ValueError, match="feature names"):
-        model.transform(frame.rename(columns={"gene0": "other"}) if kind == "pandas" else frame.rename({"gene0": "x"}))
+    scores, deviation = model.transform(frame, return_std=True)
+    assert type(scores) is type(deviation) is frames.DataFrame and list(deviation.columns) == names
+    np.testing.assert_array_equal(deviation.to_numpy(), model.posterior_.transform(table, return_std=True)[1])
 
 
 def test_shapes_of_the_contract(fitted):
@@ -85,6 +87,57 @@ def test_in_a_pipeline_and_a_grid_search(table):
     search = GridSearchCV(FA(**SHORT), {"n_components": [1, 2]}, cv=2).fit(table)
     assert search.best_params_["n_components"] in (1, 2)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_no_factors_are_no_columns_and_a_sentence(table):
+    """... which is there when the next step of a pipeline complains."""
+    noise = np.random.default_rng(0).normal(size=(40, 6))
+    model = NSFA(**SHORT, concentration=1e-3).fit(noise)
+    with pytest.warns(UserWarning, match="The fit has no factors, so that there are no scores.*will fail[.]$"):
+        assert model.transform(noise).shape == (40, 0)
+    with pytest.warns(UserWarning, match="no factors"), pytest.raises(ValueError, match=r"0 feature\(s\)"):
+        make_pipeline(NSFA(**SHORT, concentration=1e-3), StandardScaler()).fit(noise)
+
+
+def test_a_model_of_ones_own(table, fitted):
+    same(FactorModel(fitted.posterior_.spec, **SHORT).fit(table), fitted)
+    spec = ModelSpec("mine", pattern="finite", scores="dirichlet", n_components=2)
+    model = FactorModel(spec, **SHORT).fit(table)
+    assert model.posterior_.spec == spec == clone(model).spec and model.posterior_.draws[0].scores is not None
+    with pytest.raises(ValueError, match="spec must be a ModelSpec. Got 'sfa'"):
+        FactorModel("sfa").fit(table)
+
+
+def test_a_fit_shows_its_progress(table, fitted, capsys, tmp_path):
+    seen = []
+    same(clone(fitted).fit(table, progress=True, monitor=seen.append, store=tmp_path / "s"), fitted)
+    told = capsys.readouterr().err
+    assert "chain 0  done" in told and "chain 1  done" in told and "K 2  log joint" in told and seen
+    nsfa.resume(tmp_path / "s", draws=5, progress=True)
+    assert "35 draws" in repr(nsfa.load(tmp_path / "s")) and "chain 1  done" in capsys.readouterr().err
+    clone(fitted).fit(table)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_loaded_fit_answers_like_the_estimator(table, tmp_path):
+    frame = pd.DataFrame(table, columns=[f"gene{d}" for d in range(12)], index=[f"s{n}" for n in range(40)])
+    model = SFA(2, **SHORT).fit(frame, store=tmp_path / "s")
+    loaded = nsfa.load(tmp_path / "s")
+    machinery = {*model.get_params(), "fit", "fit_transform", "get_params", "get_metadata_routing"}
+    names = {name for name in dir(model) if not name.startswith(("_", "set_"))} - machinery
+    assert {"transform", "impute", "components_", "posterior_", "feature_names_in_"} <= names
+    assert [name for name in sorted(names) if not hasattr(loaded, name)] == []
+    given = {"inverse_transform": model.transform(frame)}
+    for name in sorted(names - {"posterior_"}):
+        mine, other = getattr(model, name), getattr(loaded, name)
+        if callable(mine):
+            arguments = [] if name.startswith("get_") else [given.get(name, frame)]
+            mine, other = mine(*arguments), other(*arguments)
+        assert type(mine) is type(other), name
+        np.testing.assert_array_equal(mine, other, err_msg=name)
+    for mine, other in zip(model.transform(frame, True), loaded.transform(frame, True), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    pd.testing.assert_frame_equal(loaded.impute(frame, level=0.5)[2], model.impute(frame, level=0.5)[2])
 
 
 def test_one_sentence_when_not_converged(table):
@@ -132,6 +185,21 @@ def test_importing_is_light():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_sampling_needs_no_display_tables_or_plots():
+    program = """
+import sys, warnings
+# importing any of these is an error
+sys.modules |= dict.fromkeys(["rich", "typer", "matplotlib", "pyarrow", "jinja2", "pandas"])
+import numpy as np
+from nsfa import NSFA
+warnings.simplefilter("ignore")
+model = NSFA(chains=1, tune=5, draws=5, random_state=0, n_jobs=1).fit(np.random.default_rng(0).normal(size=(10, 5)))
+print(len(model.posterior_.chains[0]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.strip() == "5", done.stderr
 
 
 def test_estimators_do_not_load_the_optional_libraries():

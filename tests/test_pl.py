@@ -160,6 +160,19 @@ def test_number_of_factors_as_shares_of_draws():
         pl.n_components(FakePosterior([[2, 3]]), count="K")
 
 
+def test_many_numbers_of_factors_are_shown_in_steps(rng):
+    counts = rng.integers(31, 122, (3, 400))
+    ax = pl.n_components(FakePosterior(counts), count="all")
+    assert len(ax.patches) == 19 and ax.get_xlabel() == "number of factors K, in steps of 5"
+    shares = [100 * ((counts >= start) & (counts < start + 5)).mean() for start in range(30, 125, 5)]
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], shares)
+    np.testing.assert_allclose([bar.get_x() + bar.get_width() / 2 for bar in ax.patches], np.arange(32, 125, 5))
+    first = 30 + 5 * int(np.argmax(shares))
+    assert ax.get_title(loc="left").startswith(f"Most often K = {first} to {first + 4}: ")
+    own = 100 * ((counts[0] >= 30) & (counts[0] < 35)).mean()
+    assert ax.lines[0].get_ydata()[0] == pytest.approx(own)
+
+
 def test_number_of_factors_when_there_are_none():
     ax = pl.n_components(FakePosterior(np.zeros((2, 5), dtype=int)))
     assert [b.get_height() for b in ax.patches] == [100.0]
@@ -296,6 +309,14 @@ def test_scores_of_one_factor_by_group():
         low, high = np.percentile(consensus.scores[members, 2], [25, 75])
         box = ax.patches[row]
         assert (box.get_x(), box.get_width()) == pytest.approx((low, high - low))
+
+
+def test_numbers_written_as_text_are_in_their_order_and_counts_are_whole():
+    labels = np.array([str(i % 12) for i in range(60)])
+    ax = pl.scores(fake(2, n_samples=60), groups=labels)
+    assert [t.get_text() for t in ax.get_yticklabels()] == [f"{i} (5)" for i in range(12)]
+    ax = pl.scores(fake(2, n_samples=60), groups=np.where(np.arange(60) < 30, "a" * 40, "b$c"))
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a" * 27 + "… (30)", "b\\$c (30)"]
 
 
 def test_scores_of_two_factors():

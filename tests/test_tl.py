@@ -67,6 +67,8 @@ class TestFit:
         consensus = plain.posterior_.consensus()
         assert consensus.n_factors > 0
         np.testing.assert_array_equal(adata.obsm["X_nsfa"], consensus.scores)
+        weighted = consensus.scores * np.sqrt(consensus.variance_explained)
+        np.testing.assert_allclose(adata.obsm["X_nsfa_weighted"], weighted)
         np.testing.assert_array_equal(adata.varm["nsfa_loadings"], consensus.loadings)
         np.testing.assert_array_equal(adata.varm["nsfa_pip"], consensus.inclusion)
         np.testing.assert_array_equal(adata.varm["nsfa_relevance"], consensus.relevance)
@@ -125,7 +127,8 @@ class TestFit:
         model = tl.nsfa(adata, return_model=True, **{**FAST, "concentration": 1e-3})
         assert adata.obsm["X_nsfa"].shape == (40, 0) and adata.varm["nsfa_pip"].shape == (6, 0)
         assert len(tl.enrich(adata, {"s": ["g0", "g1", "g2"]})) == 0
-        tl.transform(adata, model, return_std=True)
+        with pytest.warns(UserWarning, match="no factors"):
+            tl.transform(adata, model, return_std=True)
         adata.write_h5ad(tmp_path / "a.h5ad")
         assert same(adata.uns["nsfa"], anndata.read_h5ad(tmp_path / "a.h5ad").uns["nsfa"])
 
@@ -230,8 +233,10 @@ class TestTransform:
         tl.transform(again, model, return_std=True)
         np.testing.assert_allclose(again.obsm["X_nsfa"], adata.obsm["X_nsfa"], atol=1e-9)
         np.testing.assert_allclose(again.obsm["X_nsfa_std"], model.posterior_.consensus().scores_std, atol=1e-9)
+        np.testing.assert_allclose(again.obsm["X_nsfa_weighted"], adata.obsm["X_nsfa_weighted"], atol=1e-9)
         tl.transform(again, model.posterior_, key_added="p")
         np.testing.assert_array_equal(again.obsm["X_p"], again.obsm["X_nsfa"])
+        np.testing.assert_array_equal(again.obsm["X_p_weighted"], again.obsm["X_nsfa_weighted"])
         assert "X_p_std" not in again.obsm
 
     def test_genes_are_matched_by_name(self, fitted):
@@ -250,7 +255,7 @@ class TestTransform:
         fewer = anndata.AnnData(form(adata.X[:, kept]), var=pd.DataFrame(index=adata.var_names[kept]))
         monkeypatch.setattr(tl, "_BLOCK", 24 * 16)
         tl.transform(fewer, model, return_std=True)
-        mean, deviation = model.posterior_.transform(np.where(kept, adata.X, np.nan))
+        mean, deviation = model.posterior_.transform(np.where(kept, adata.X, np.nan), return_std=True)
         np.testing.assert_allclose(fewer.obsm["X_nsfa"], mean, atol=1e-9)
         np.testing.assert_allclose(fewer.obsm["X_nsfa_std"], deviation, atol=1e-9)
         assert not np.allclose(mean, adata.obsm["X_nsfa"], atol=1e-3)
@@ -326,6 +331,20 @@ class TestEnrich:
         alone = cells(table[:, marked])
         tl.nsfa(alone, **FAST)
         pd.testing.assert_frame_equal(tl.enrich(adata, sets), tl.enrich(alone, sets))
+
+    def test_symbols_are_a_column_of_var(self, table, tmp_path):
+        adata = cells(table, highly_variable=np.arange(24) >= 8)
+        adata.var["symbol"] = pd.Categorical([{12: None, 13: "nan", 14: "nan"}.get(i, f"SYMBOL{i}") for i in range(24)])
+        tl.nsfa(adata, **FAST)
+        by_symbol = tl.enrich(
+            adata, {"s": ["SYMBOL8", "SYMBOL10", "g12", "g13", "SYMBOL3", "nan"]}, gene_symbols="symbol", method="rank"
+        )
+        by_name = tl.enrich(adata, {"s": ["g8", "g10", "g12", "g13", "g3"]}, method="rank")
+        assert set(by_symbol.set_size) == {4}
+        pd.testing.assert_frame_equal(by_symbol.drop(columns="genes"), by_name.drop(columns="genes"))
+        adata.write_h5ad(tmp_path / "a.h5ad")
+        with pytest.raises(ValueError, match="must be a column of adata.var. Got 'name'; there are: .*'symbol'"):
+            tl.enrich(adata, {"s": ["g8"]}, gene_symbols="name")
 
     def test_only_stored_things_are_needed(self, fitted, tmp_path):
         fitted[0].write_h5ad(tmp_path / "a.h5ad")

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from nsfa import datasets, metrics, pl, readers, report, tl
     from nsfa.comparison import compare
     from nsfa.draws.files import StoreError
-    from nsfa.estimators import AFA, BFRM, FA, FOK, NSFA, SFA
+    from nsfa.estimators import AFA, BFRM, FA, FOK, NSFA, SFA, FactorModel
     from nsfa.model import Gamma, ModelSpec, Priors
     from nsfa.posterior import Posterior
     from nsfa.saved import load, resume
     from nsfa.spca import SPCA
 
 _HOME = {
-    **dict.fromkeys(("NSFA", "SFA", "FA", "AFA", "FOK", "BFRM"), "nsfa.estimators"),
+    **dict.fromkeys(("NSFA", "SFA", "FA", "AFA", "FOK", "BFRM", "FactorModel"), "nsfa.estimators"),
     **dict.fromkeys(("Gamma", "ModelSpec", "Priors"), "nsfa.model"),
     "Posterior": "nsfa.posterior",
     "compare": "nsfa.comparison",
@@ -29,8 +29,8 @@ _HOME = {
 _MODULES = ("datasets", "metrics", "pl", "readers", "report", "tl")
 
 __all__ = [
-    "AFA", "BFRM", "FA", "FOK", "NSFA", "SFA", "SPCA", "Gamma", "ModelSpec", "Posterior", "Priors", "StoreError",
-    "__version__", "compare", "datasets", "load", "metrics", "pl", "readers", "report", "resume", "tl",
+    "AFA", "BFRM", "FA", "FOK", "NSFA", "SFA", "SPCA", "FactorModel", "Gamma", "ModelSpec", "Posterior", "Priors",
+    "StoreError", "__version__", "compare", "datasets", "load", "metrics", "pl", "readers", "report", "resume", "tl",
 ]  # fmt: skip
 
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import pickle
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
+from nsfa import __version__
+from nsfa.filling import fill, log_density
 from nsfa.kernels import Bools, Floats
 from nsfa.metrics import lppd, rmse
 from nsfa.runner import check_count, worker_count
 from nsfa.table import as_float_table, check_table
+from nsfa.tasks import Ledger, Number, Step, Task, run_tasks
 
 COLUMNS = ("model", "split", "lppd", "rmse", "K", "seconds", "converged")
-
-
-class _Job(NamedTuple):
-    name: str
-    model: Any
-    split: int
-    table: Floats
-    hidden: Bools
+# so many digits bring a number back to the last bit
+DIGITS = 17
 
 
 def compare(
@@ -31,11 +34,14 @@ def compare(
     *,
     holdout: float = 0.1,
     splits: int = 10,
-    random_state: int = 0,
+    random_state: int | None = 0,
     n_jobs: int | None = None,
     progress: bool = True,
+    store: str | PathLike[str] | None = None,
 ) -> Any:
     """Fit every model to the same tables with entries hidden at random, and score what it says about those.
+
+    Ctrl-C returns the rows that are done.
 
     Parameters
     ----------
@@ -43,41 +49,59 @@ def compare(
         NaN marks entries that are missing anyway; they are never scored.
     models : dict of estimators, optional
         By default NSFA alone. Each is cloned; a ``random_state`` of None is replaced by one that depends on the split.
+        A model here, or any scikit-learn estimator with ``fit``, ``transform`` and ``inverse_transform``, also a
+        pipeline: PCA, NMF, SparsePCA, FastICA, and FactorAnalysis, which needs no inverse. Those take no missing
+        entries: these are filled with the features' means, then by what the fit makes of them, fitted again, and so on
+        until they stand still (50 fits at most). They get X in its own units: where features differ, make a pipeline
+        of a StandardScaler and the model. FactorAnalysis needs no scaling and must be alone; the likelihood of the
+        observed entries alone decides where its fit ends.
     holdout : float
         Share of the observed entries to hide, between 0 and 1.
     splits : int
         How many times, with other entries each time; the same for every model.
+    random_state : int, optional
+        Decides which entries are hidden, and the seeds of models without one; None is another each time.
     n_jobs : int, optional
         Fits that run at once; None is one per core. The scores do not depend on it.
     progress : bool
         Show a progress bar when standard error is a terminal.
+    store : path, optional
+        A csv file that every finished fit is kept in at once. The same call after an interrupt or a kill goes on from
+        there, to the same table; with more splits or models it runs those that are new. Fits of another table, or with
+        other settings or another version, do not count, and stay in the file. Classes and functions of your own count
+        by their names, not by their code: take another file when you change that.
 
     Returns
     -------
     pandas DataFrame with a row per model and split: ``lppd`` (log of the mean predictive density, mean per entry;
-    NaN for models without one), ``rmse``, both in the table's units, ``K`` (mean number of factors), ``seconds``,
-    ``converged``. Draw it with ``nsfa.pl.compare``.
+    NaN for models without one: SPCA, and of scikit-learn's all but FactorAnalysis, scored by its Gaussian of the
+    hidden entries given the others), ``rmse``, both in the table's units, ``K`` (mean number of factors; columns of
+    ``transform``), ``seconds``, ``converged`` (for scikit-learn's, whether the filled entries stood still; for
+    FactorAnalysis, its noise). Draw it with ``nsfa.pl.compare``.
     """
-    import pandas as pd
+    from nsfa.estimators import resolve_seed
 
     table = as_float_table(X)
-    models = _check(models, holdout, splits)
+    models, seed = _check(models, holdout, splits), resolve_seed(random_state)
     check_table(table, np.isnan(table), None)
-    jobs = []
+    tasks: list[Task] = []
     for split in range(splits):
-        hidden = hide(table, holdout, np.random.default_rng([random_state, split]))
+        hidden = hide(table, holdout, np.random.default_rng([seed, split]))
         if not hidden.any():
             raise ValueError(
                 "holdout must leave entries to score when every sample and feature keeps two of its own. "
                 f"Got {holdout} of a table of shape {table.shape}; hide more, or use a larger table."
             )
-        jobs += [
-            _Job(name, _seeded(model, random_state, split), split, table, hidden) for name, model in models.items()
-        ]
-    rows = list(_with_bar(_run(jobs, worker_count(n_jobs)), len(jobs), progress))
-    order = {name: i for i, name in enumerate(models)}
-    rows.sort(key=lambda row: (order[row["model"]], row["split"]))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+        tasks += _tasks(models, seed, split, table, hidden)
+    if store is not None:
+        tasks = _digested(tasks)
+    ledger = Ledger(None if store is None else _checked(store), DIGITS)
+    try:
+        with _bar(len(tasks), progress) as advance:
+            run_tasks(tasks, ledger, advance, worker_count(n_jobs))
+    except KeyboardInterrupt:
+        _tell_interrupted(sum(task.key in ledger.rows for task in tasks), len(tasks), store is not None)
+    return _frame(tasks, ledger, list(models))
 
 
 def _check(models: Mapping[str, Any] | None, holdout: float, splits: int) -> Mapping[str, Any]:
@@ -87,10 +111,74 @@ def _check(models: Mapping[str, Any] | None, holdout: float, splits: int) -> Map
     check_count("splits", splits)
     if not 0 < holdout < 1:
         raise ValueError(f"holdout must lie between 0 and 1. Got {holdout!r}.")
+    if not isinstance(models, Mapping) or not models:
+        what = "none" if isinstance(models, Mapping) else f"a {type(models).__name__}"
+        raise ValueError(f"models must be a dict of estimators by name. Got {what}; write {{'NSFA': NSFA()}}.")
     for name, model in models.items():
-        if not (hasattr(model, "fit") and hasattr(model, "impute")):
-            raise ValueError(f"models must be estimators with fit and impute. Got {model!r} as {name!r}.")
+        can = {verb for verb in ("get_params", "fit", "impute", "transform") if hasattr(model, verb)}
+        if not can >= {"get_params", "fit"} or not can & {"impute", "transform"}:
+            raise ValueError(
+                "models must be estimators with fit and either impute or transform and inverse_transform. "
+                f"Got {model!r} as {name!r}."
+            )
     return models
+
+
+def _checked(store: str | PathLike[str]) -> Path:
+    path = Path(store)
+    if path.is_dir() or not path.parent.is_dir():
+        what = "a directory" if path.is_dir() else "one in a directory that does not exist"
+        raise ValueError(f"store must be a csv file, new or of an earlier comparison. Got {what}, {str(path)!r}.")
+    return path
+
+
+def _tasks(models: Mapping[str, Any], seed: int, split: int, table: Floats, hidden: Bools) -> Iterator[Task]:
+    """The fits of one split."""
+    for name, model in models.items():
+        arguments = {"name": name, "model": _seeded(model, seed, split), "table": table, "hidden": hidden}
+        yield Task(name, split, _fit_and_score, arguments)
+
+
+def _digested(tasks: list[Task]) -> list[Task]:
+    """Each with a digest of all that decides its scores."""
+    import joblib
+
+    data = {task.replicate: joblib.hash((task.arguments["table"], task.arguments["hidden"])) for task in tasks}
+    out = []
+    for task in tasks:
+        model = task.arguments["model"]
+        kind = type(model).__module__, type(model).__qualname__
+        try:
+            digest = joblib.hash((__version__, data[task.replicate], *kind, model))
+        except (pickle.PicklingError, AttributeError, TypeError):
+            raise ValueError(
+                "With store=, models must be such that pickle can write them, to be known again. Got "
+                f"{task.model!r}, which it cannot; use functions with a name instead of lambdas, or no store."
+            ) from None
+        out.append(replace(task, digest=digest))
+    return out
+
+
+def _tell_interrupted(done: int, total: int, kept: bool) -> None:
+    """A sentence where some fits are done; else the interrupt goes on."""
+    if not done:
+        raise KeyboardInterrupt
+    again = " These are kept: the same again goes on." if kept else ""
+    warnings.warn(f"Interrupted after {done} of {total} fits.{again}", UserWarning, stacklevel=3)
+
+
+def _frame(tasks: list[Task], ledger: Ledger, names: list[str]) -> Any:
+    """The finished fits, a row each, by model and split."""
+    import pandas as pd
+
+    rows = []
+    for task in sorted(tasks, key=lambda task: (names.index(task.model), task.replicate)):
+        if task.key in ledger.rows:
+            found: dict[str, Any] = {name: float(value) for *_, name, _, value in ledger.rows[task.key]}
+            if found["converged"] == found["converged"]:
+                found["converged"] = bool(found["converged"])
+            rows.append({**found, "model": task.model, "split": task.replicate})
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def hide(table: Floats, share: float, rng: np.random.Generator) -> Bools:
@@ -105,60 +193,69 @@ def hide(table: Floats, share: float, rng: np.random.Generator) -> Bools:
     return hidden
 
 
-def _seeded(model: Any, random_state: int, split: int) -> Any:
-    """A clone that runs alone on one core, with a seed of the split's where it has none of its own."""
+def _seeded(model: Any, seed: int, split: int) -> Any:
+    """A clone of which every part runs on one core, with a seed of the split where it has none."""
     copy = clone(model)
-    settings = copy.get_params(deep=False)
-    if settings.get("random_state", 0) is None:
-        copy.set_params(random_state=int(np.random.SeedSequence([random_state, split]).generate_state(1)[0]))
-    if "n_jobs" in settings:
-        copy.set_params(n_jobs=1)
+    own = int(np.random.SeedSequence([seed, split]).generate_state(1)[0])
+    for name, value in copy.get_params().items():
+        setting = name.split("__")[-1]
+        if setting == "n_jobs" or (setting == "random_state" and value is None):
+            copy.set_params(**{name: 1 if setting == "n_jobs" else own})
     return copy
 
 
-def _run(jobs: list[_Job], at_once: int) -> Iterable[dict[str, Any]]:
-    if at_once == 1:
-        return map(_fit_and_score, jobs)
-    from joblib import Parallel, delayed
-
-    found: Iterable[dict[str, Any]] = Parallel(n_jobs=at_once, return_as="generator_unordered")(
-        delayed(_fit_and_score)(job) for job in jobs
-    )
-    return found
-
-
-def _fit_and_score(job: _Job) -> dict[str, Any]:
+def _fit_and_score(name: str, model: Any, table: Floats, hidden: Bools) -> Iterator[Number]:
     """One model on one split."""
-    import warnings
-
-    with warnings.catch_warnings():
-        # the column ``converged`` says it
-        warnings.simplefilter("ignore")
-        table = np.where(job.hidden, np.nan, job.table)
-        started = time.perf_counter()
-        model = job.model.fit(table)
-        seconds = time.perf_counter() - started
-        row: dict[str, Any] = {"model": job.name, "split": job.split, "seconds": seconds}
-        row["rmse"] = rmse(job.table[job.hidden], model.impute(table)[job.hidden])
-        posterior = getattr(model, "posterior_", None)
-        if posterior is not None:
-            row["lppd"] = lppd(posterior.log_predictive_density(job.table, where=job.hidden))
-            row["K"] = float(posterior.n_components.mean())
-            row["converged"] = posterior.diagnostics(factors=False).converged
-        elif hasattr(model, "components_"):
-            row["K"] = float(len(model.components_))
-    return row
+    started = time.perf_counter()
+    try:
+        scores = (_own if hasattr(model, "impute") else _filled)(model, table, hidden)
+    except ValueError as error:
+        raise ValueError(f"The model {name!r} cannot be compared on this table: {error}") from error
+    scores = {"lppd": np.nan, "K": np.nan, "converged": np.nan, "seconds": time.perf_counter() - started} | scores
+    yield from ((quantity, 0, value) for quantity, value in scores.items())
 
 
-def _with_bar(rows: Iterable[dict[str, Any]], total: int, wanted: bool) -> Iterator[dict[str, Any]]:
-    """Pass rows on, counting them in a progress bar."""
+def _own(model: Any, table: Floats, hidden: Bools) -> dict[str, float]:
+    """The scores of a model that takes missing entries."""
+    seen = np.where(hidden, np.nan, table)
+    started = time.perf_counter()
+    model.fit(seen)
+    out = {"seconds": time.perf_counter() - started, "rmse": rmse(table[hidden], model.impute(seen)[hidden])}
+    posterior = getattr(model, "posterior_", None)
+    if posterior is not None:
+        out["lppd"] = lppd(posterior.log_predictive_density(table, where=hidden))
+        out["K"] = float(posterior.n_components.mean())
+        out["converged"] = posterior.diagnostics(factors=False).converged
+    elif hasattr(model, "components_"):
+        out["K"] = float(len(model.components_))
+    return out
+
+
+def _filled(model: Any, table: Floats, hidden: Bools) -> dict[str, float]:
+    """The scores of a model that does not, by filling them."""
+    found = fill(model, np.where(hidden, np.nan, table))
+    truth, mean = table[hidden], found.mean[hidden]
+    out = {"rmse": rmse(truth, mean), "K": float(found.scores.shape[1]), "converged": found.settled}
+    if found.variance is not None:
+        out["lppd"] = lppd(log_density(mean, found.variance[hidden], truth))
+    return out
+
+
+@contextmanager
+def _bar(total: int, wanted: bool) -> Iterator[Callable[[Step], Any]]:
+    """Count finished fits in a progress bar."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, disable=not wanted or not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("fits", total=total)
-        for row in rows:
-            bar.update(task, advance=1, description=f"{row['model']}, split {row['split'] + 1}")
-            yield row
+        shown = bar.add_task("fits", total=total)
+
+        def tell(step: Step) -> None:
+            bar.update(shown, completed=step.done, description=step.label.split(" #")[0])
+            if wanted and not console.is_terminal:
+                # a log has lines
+                console.print(f"{step.done} of {total} fits, the last one {step.label.split(' #')[0]}", highlight=False)
+
+        yield tell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +16,15 @@ from nsfa.kernels import Floats, Ints
 from nsfa.model.spec import is_integer
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.shares import EFFECT
+from nsfa.readers.sheet import show_some
 
 METHODS = ("hypergeometric", "rank")
 _EFFECTS = {"hypergeometric": "odds_ratio", "rank": "score"}
 # a signed rank sum less certain than this says that members go both ways
 _DIRECTION_LEVEL = 0.05
+_MIN_SIZE = 3
+SET_FDR = 0.05
+"""A gene set with a larger false-discovery rate stands out in no factor."""
 
 GeneSets = Mapping[str, Iterable[str]] | str | os.PathLike[str]
 
@@ -61,15 +65,37 @@ def _parse(line: str, number: int, path: Any) -> tuple[str, list[str]]:
 
 
 class _Sets(NamedTuple):
-    """The sets to test: names, and which features belong to each, (sets, features) sparse of ones."""
+    """The sets to test: names, which genes belong to each, (sets, genes) sparse of ones, and notes on the rest."""
 
     name: list[str]
     member: Any
+    notes: list[str]
+    among: _Genes
 
     @property
     def size(self) -> Ints:
-        """Features in each set."""
+        """Genes in each set."""
         return _counts(self.member)
+
+
+class _Genes(NamedTuple):
+    """What is counted: the gene of every feature (features,), and the genes as the table of results names them.
+
+    Features with one symbol, as probes have, are one gene; without symbols every feature is one.
+    """
+
+    of: Ints
+    shown: Sequence[str]
+
+    def loading(self, loading: Floats) -> Floats:
+        """Each gene's loading: the largest of its features', signs aside."""
+        out, order = np.zeros(len(self.shown)), np.argsort(np.abs(loading), kind="stable")
+        out[self.of[order]] = loading[order]
+        return out
+
+    def listed(self, features: Ints) -> Ints:
+        """The genes of a list of features, each once, in its order."""
+        return np.array(list(dict.fromkeys(self.of[features].tolist())), dtype=np.int64)
 
 
 def _counts(member: Any) -> Ints:
@@ -85,8 +111,9 @@ def enrich(
     method: str = "hypergeometric",
     fdr: float = 0.05,
     effect: float = EFFECT,
-    min_size: int = 3,
+    min_size: int = _MIN_SIZE,
     max_size: int | None = None,
+    symbols: Sequence[str] | None = None,
 ) -> Any:
     """Test every consensus factor against every gene set.
 
@@ -107,23 +134,29 @@ def enrich(
         share of a gene's variance that the factor must explain. 0 takes every gene whose loading is not zero.
     min_size, max_size
         Test only sets with so many genes in the data.
+    symbols
+        Second names of the features, in their order: genes of the sets are matched by either name, and listed by these.
+        Features with one symbol are one gene, in the list if any of them is, with the largest of their loadings.
 
     Returns
     -------
     A pandas DataFrame, a row per test, best first within each factor: factor (from 0), gene_set, overlap (genes of the
     list in the set), set_size (genes of the set in the data), list_size, odds_ratio or score, direction, p, fdr
-    (Benjamini–Hochberg over all rows), genes (the overlap, most certain first, joined by commas).
+    (Benjamini–Hochberg over all rows), genes (the overlap, most certain first, joined by commas). Its
+    ``attrs["notes"]`` has sentences about the sets that were too small to be tested.
 
     direction: "hypergeometric" gives the sign of most loadings in the overlap, "both" in a tie. "rank" gives the side
     to which the members' signed loadings lean, "both" where they do not (p ≥ 0.05). score is the rank-biserial
     correlation: 1 if every member's loading is larger than every other's, 0 if they are alike.
     """
     _check(method, min_size, max_size)
-    sets = _select(gene_sets, consensus.feature_names, min_size, max_size)
-    return _test(consensus, sets, _lists(consensus, fdr, effect), method)
+    sets = _select(gene_sets, consensus.feature_names, symbols, (min_size, max_size))
+    table = _test(consensus, sets, _lists(consensus, fdr, effect), method)
+    table.attrs["notes"] = sets.notes
+    return table
 
 
-def enrich_both(consensus: Consensus, gene_sets: GeneSets) -> Any:
+def enrich_both(consensus: Consensus, gene_sets: GeneSets, symbols: Sequence[str] | None = None) -> Any:
     """Test every consensus factor against every gene set by both methods, with the settings of ``enrich``.
 
     Returns
@@ -133,7 +166,8 @@ def enrich_both(consensus: Consensus, gene_sets: GeneSets) -> Any:
     """
     import pandas as pd
 
-    sets, lists = _select(gene_sets, consensus.feature_names, 3, None), _lists(consensus, 0.05, EFFECT)
+    sets = _select(gene_sets, consensus.feature_names, symbols, (_MIN_SIZE, None))
+    lists = _lists(consensus, 0.05, EFFECT)
     tables = [_test(consensus, sets, lists, method) for method in METHODS]
     for table, method in zip(tables, METHODS, strict=True):
         table.insert(0, "method", method)
@@ -143,14 +177,18 @@ def enrich_both(consensus: Consensus, gene_sets: GeneSets) -> Any:
     columns = ["method", "factor", "gene_set", "overlap", "set_size", "list_size", *_EFFECTS.values(), "direction", "p"]
     # of two empty tables one is enough, and pandas has nothing to guess
     both = pd.concat([table for table in tables if len(table)] or tables[:1])[[*columns, "fdr", "genes"]]
-    return both.sort_values("factor", kind="stable", ignore_index=True)
+    both = both.sort_values("factor", kind="stable", ignore_index=True)
+    both.attrs["notes"] = sets.notes
+    return both
 
 
-def best_sets(table: Any) -> Any:
+def best_sets(table: Any, fdr: float = SET_FDR) -> Any:
     """The gene set that stands out most in each factor: a table of ``enrich_both`` by factor, a row each.
 
-    The smallest fdr of either method; of equal ones the smallest p.
+    The smallest fdr of either method; of equal ones the smallest p. A factor in which no set is within ``fdr`` has no
+    row.
     """
+    table = table[table["fdr"] <= fdr]
     return table.sort_values(["fdr", "p"], kind="stable").drop_duplicates("factor").set_index("factor").sort_index()
 
 
@@ -160,10 +198,10 @@ def _lists(consensus: Consensus, fdr: float, effect: float) -> list[Ints]:
 
 def _test(consensus: Consensus, sets: _Sets, lists: list[Ints], method: str) -> Any:
     """The table of one method."""
-    names, parts = np.asarray(consensus.feature_names, dtype=object), []
-    for k, genes in enumerate(lists):
-        if len(sets.name) and (len(genes) or method == "rank"):
-            loading = consensus.loadings[:, k]
+    names, parts = np.asarray(sets.among.shown, dtype=object), []
+    for k, features in enumerate(lists):
+        if len(sets.name) and (len(features) or method == "rank"):
+            genes, loading = sets.among.listed(features), sets.among.loading(consensus.loadings[:, k])
             tested = _rank(loading, sets) if method == "rank" else _hypergeometric(loading, genes, sets)
             parts.append({"factor": np.full(len(sets.name), k), **_overlaps(genes, names, sets), **tested})
     return _frame(parts, _EFFECTS[method])
@@ -178,8 +216,39 @@ def _check(method: str, min_size: int, max_size: int | None) -> None:
         raise ValueError(f"max_size must be None or an int >= min_size = {min_size}. Got {max_size!r}.")
 
 
-def _select(gene_sets: GeneSets, names: Any, min_size: int, max_size: int | None) -> _Sets:
-    """Find the sets' genes among the features and keep the sets of the wanted size."""
+def _select(
+    gene_sets: GeneSets, names: Sequence[str], symbols: Sequence[str] | None, size: tuple[int, int | None]
+) -> _Sets:
+    """Find the sets' genes among the features, by either name, and keep the sets of the wanted size."""
+    among = _genes_of(names, symbols)
+    members, listed = _members(gene_sets, names, among)
+    if any(listed.values()) and not any(map(len, members.values())):
+        warnings.warn(
+            "No gene of any set is a feature of the data; check that both use the same kind of name.",
+            UserWarning,
+            stacklevel=3,
+        )
+    least, most = size
+    kept = {k: v for k, v in members.items() if least <= len(v) <= (most or len(v))}
+    pointer = np.cumsum([0, *map(len, kept.values())])
+    entry = np.concatenate([np.zeros(0, np.int64), *kept.values()])
+    member = sp.csr_array((np.ones(len(entry)), entry, pointer), shape=(len(kept), len(among.shown)))
+    return _Sets(list(kept), member, _small(members, least), among)
+
+
+def _genes_of(names: Sequence[str], symbols: Sequence[str] | None) -> _Genes:
+    if symbols is None:
+        return _Genes(np.arange(len(names)), names)
+    if len(symbols) != len(names):
+        raise ValueError(f"symbols must have one name per feature, {len(names)}. Got {len(symbols)}.")
+    # a feature without a symbol is a gene of its own
+    called = [symbol or name for name, symbol in zip(names, symbols, strict=True)]
+    number = {name: i for i, name in enumerate(dict.fromkeys(called))}
+    return _Genes(np.array([number[name] for name in called], dtype=np.int64), list(number))
+
+
+def _members(gene_sets: GeneSets, names: Sequence[str], among: _Genes) -> tuple[dict[str, Ints], dict[str, list[str]]]:
+    """Positions of every set's genes among those of the table, and the genes as they are listed."""
     if isinstance(gene_sets, (str, os.PathLike)):
         gene_sets = read_gmt(gene_sets)
     if not isinstance(gene_sets, Mapping):
@@ -187,20 +256,30 @@ def _select(gene_sets: GeneSets, names: Any, min_size: int, max_size: int | None
             f"gene_sets must be a dict of names and genes, or the path of a GMT file. Got {type(gene_sets).__name__}."
         )
     position: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        position.setdefault(name, []).append(i)
+    for either, genes in ((names, among.of.tolist()), (among.shown, range(len(among.shown)))):
+        for name, i in zip(either, genes, strict=True):
+            position.setdefault(name, []).append(i)
     listed = {str(name): _genes(name, genes) for name, genes in gene_sets.items()}
-    members = {name: _positions(genes, position) for name, genes in listed.items()}
-    if any(listed.values()) and not any(map(len, members.values())):
-        warnings.warn(
-            "No gene of any set is a feature of the data; check that both use the same kind of name.",
-            UserWarning,
-            stacklevel=3,
-        )
-    kept = {k: v for k, v in members.items() if min_size <= len(v) <= (max_size or len(v))}
-    pointer = np.cumsum([0, *map(len, kept.values())])
-    entry = np.concatenate([np.zeros(0, np.int64), *kept.values()])
-    return _Sets(list(kept), sp.csr_array((np.ones(len(entry)), entry, pointer), shape=(len(kept), len(names))))
+    return {name: _positions(genes, position) for name, genes in listed.items()}, listed
+
+
+def set_notes(gene_sets: GeneSets, names: Sequence[str], symbols: Sequence[str] | None = None) -> list[str]:
+    """Sentences about the gene sets that cannot be tested against features of these names."""
+    return _small(_members(gene_sets, names, _genes_of(names, symbols))[0], _MIN_SIZE)
+
+
+def _small(members: Mapping[str, Ints], least: int) -> list[str]:
+    """Sentences about the sets without a gene in the table, and with too few."""
+    if not members:
+        return ["There are no gene sets to test."]
+    absent = [name for name, own in members.items() if not len(own)]
+    few = [name for name, own in members.items() if 0 < len(own) < least]
+    kinds = ((absent, "no gene"), (few, f"fewer than {least} genes"))
+    return [
+        f"{len(names):,} of {len(members):,} gene sets have {what} in the table and are not tested: {show_some(names)}."
+        for names, what in kinds
+        if names
+    ]
 
 
 def _genes(name: str, genes: Iterable[str]) -> list[str]:
@@ -230,7 +309,7 @@ def _overlaps(genes: Ints, names: Any, sets: _Sets) -> dict[str, Any]:
 
 
 def _hypergeometric(loading: Floats, genes: Ints, sets: _Sets) -> dict[str, Any]:
-    """P(overlap at least as large) when a list of this length is drawn at random from all features."""
+    """P(overlap at least as large) when a list of this length is drawn at random from all genes."""
     n_all, n_list, size = len(loading), len(genes), sets.size
     overlap = _counts(sets.member[:, genes].tocsr())
     won = overlap * (n_all - n_list - size + overlap).astype(float)

@@ -9,23 +9,25 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils._set_output import _wrap_data_with_container
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nsfa.chain import Length
-from nsfa.data import observe
+from nsfa.data import Observed, observe
 from nsfa.draws.store import Settings
-from nsfa.kernels import Floats, Ints
+from nsfa.kernels import Ints
+from nsfa.matching import find_or_check
 from nsfa.model.presets import preset
 from nsfa.model.spec import NAMED_PRIORS, ModelSpec, Priors, is_integer
 from nsfa.posterior import Posterior
-from nsfa.runner import Monitor, check_count, fresh_seed, sample, worker_count
+from nsfa.posterior.answers import Answers
+from nsfa.runner import Monitor, check_count, fresh_seed, sample, shown, worker_count
 from nsfa.saved import sample_stored
-from nsfa.table import check_features
 
 _INTERRUPTED = "Interrupted: the result rests on the draws made so far."
 
 
-class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """What all the Bayesian models share: run chains, keep their posterior, and answer from it."""
 
     _model = ""
@@ -40,7 +42,13 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return preset(self._model, priors=resolve_priors(self.prior), **settings)
 
     def fit(
-        self, X: Any, y: Any = None, *, monitor: Monitor | None = None, store: str | PathLike[str] | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        progress: bool = False,
+        monitor: Monitor | None = None,
+        store: str | PathLike[str] | None = None,
     ) -> Self:
         """Draw from the posterior of the model given X.
 
@@ -49,6 +57,8 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         X : array-like, DataFrame or scipy sparse matrix of shape (n_samples, n_features)
             NaN marks missing entries; they are integrated out.
         y : ignored
+        progress : bool
+            Show on standard error where the chains stand: a line each on a terminal, a line now and then elsewhere.
         monitor : callable, optional
             Called a few times a second with a ``nsfa.runner.Progress``.
         store : path, optional
@@ -57,24 +67,22 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         spec, data = self._spec(), observe(X, self.scale)
         validate_data(self, X, reset=True, skip_check_array=True)
-        length = Length.of(data, self.tune, self.draws, self.thin)
-        for name, least in (("tune", 0), ("draws", 1), ("thin", 1)):
-            check_count(name, getattr(length, name), least)
-        if self.preview:
-            length = length.shortened()
-        seed = resolve_seed(self.random_state)
+        settings = Settings(spec, self._length(data), resolve_seed(self.random_state), self.chains)
         check_count("chains", self.chains)
         spec.check_shape(*data.shape)
         worker_count(self.n_jobs)
-        if store is not None:
-            settings = Settings(spec, length, seed, self.chains)
-            self.posterior_ = sample_stored(store, data, settings, self.n_jobs, monitor)
-        else:
-            run = sample(data, spec, chains=self.chains, length=length, seed=seed, n_jobs=self.n_jobs, monitor=monitor)
-            self.posterior_ = Posterior.from_results(data, spec, run, length, seed)
+        with shown(self.chains, progress, monitor) as watcher:
+            self.posterior_ = _sampled(data, settings, self.n_jobs, watcher, store)
         self.n_features_in_ = data.n_features
         self._warn()
         return self
+
+    def _length(self, data: Observed) -> Length:
+        """How long the chains are for this table."""
+        length = Length.of(data, self.tune, self.draws, self.thin)
+        for name, least in (("tune", 0), ("draws", 1), ("thin", 1)):
+            check_count(name, getattr(length, name), least)
+        return length.shortened() if self.preview else length
 
     def _warn(self) -> None:
         """One sentence when the result should not be relied on."""
@@ -88,7 +96,8 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def transform(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean scores of samples, old or new, with any pattern of missing entries.
 
-        Averaged over draws, on the consensus factors.
+        Averaged over draws, on the consensus factors. A frame's columns are matched by name; those that it lacks count
+        as missing, and others are ignored, both with a warning.
 
         Parameters
         ----------
@@ -98,112 +107,24 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Returns
         -------
-        Scores (n_samples, n_components_), or a pair of such arrays.
+        Scores (n_samples, n_components_), or a pair of such arrays; frames if ``set_output`` says so.
         """
-        mean, deviation = self._posterior(X).transform(X)
-        return (mean, deviation) if return_std else mean
+        if not return_std:
+            return super().transform(X)
+        mean, deviation = super().transform(X, return_std=True)
+        # scikit-learn wraps the first of several results only
+        return mean, _wrap_data_with_container("transform", deviation, X, self)
 
-    def inverse_transform(self, X: Any) -> Floats:
-        """Scores (n_samples, n_components_) back to a table (n_samples, n_features): X · components_ + mean."""
+    def _result(self) -> Posterior:
         check_is_fitted(self)
-        scores = check_array(X, ensure_min_features=0, input_name="X")
-        if scores.shape[1] != self.n_components_:
-            raise ValueError(f"X must have n_components_ = {self.n_components_} columns. Got {scores.shape[1]}.")
-        out: Floats = scores @ self.components_ + self.mean_
-        return out
-
-    def impute(self, X: Any, level: float | None = None) -> Any:
-        """The table with its holes filled by posterior means.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n_samples, n_features)
-            The table that was fitted, or new samples.
-        level : float, optional
-            Also return the bounds of central predictive intervals of this probability: (filled, lower, upper).
-        """
-        return self._posterior(X).impute(X, level)
-
-    def score_samples(self, X: Any) -> Floats:
-        """Log density (n_samples,) of each sample's observed entries, averaged over draws inside the logarithm."""
-        return self._posterior(X).log_density(X)
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean of ``score_samples``."""
-        return float(np.mean(self.score_samples(X)))
-
-    def get_covariance(self) -> Floats:
-        """Posterior mean covariance (n_features, n_features) of a sample."""
-        check_is_fitted(self)
-        return self.posterior_.covariance()
-
-    def get_precision(self) -> Floats:
-        """Inverse of ``get_covariance``; a pseudo-inverse if some features do not vary."""
-        covariance = self.get_covariance()
-        varies = np.ix_(self.posterior_.data.kept, self.posterior_.data.kept)
-        out = np.zeros_like(covariance)
-        out[varies] = np.linalg.inv(covariance[varies])
-        return out
-
-    def _posterior(self, X: Any) -> Posterior:
-        """The posterior, once X is seen to have the features of the fit."""
-        check_is_fitted(self)
-        check_features(self, X)
         return self.posterior_
 
-    @property
-    def n_components_(self) -> int:
-        """Number of consensus factors: those in more than half of the draws."""
-        return self.posterior_.consensus().n_factors
+    def _find(self, X: Any) -> Ints | None:
+        return find_or_check(self, X, self._result().data.feature_names)
 
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
-
-    @property
-    def components_(self) -> Floats:
-        """Posterior mean loadings (n_components_, n_features), in the user's units."""
-        return self.posterior_.consensus().loadings.T
-
-    @property
-    def inclusion_probability_(self) -> Floats:
-        """P(z = 1) of every loading (n_components_, n_features), given the factor."""
-        return self.posterior_.consensus().inclusion.T
-
-    @property
-    def component_support_(self) -> Floats:
-        """Share of the draws of all chains that contain each factor (n_components_,)."""
-        return self.posterior_.consensus().support
-
-    @property
-    def explained_variance_ratio_(self) -> Floats:
-        """Share of the table's variance due to each factor (n_components_,); with noise they make up at most 1."""
-        return self.posterior_.consensus().variance_explained
-
-    @property
-    def n_components_draws_(self) -> Ints:
-        """Number of factors of every draw (chains, draws)."""
-        return self.posterior_.n_components
-
-    @property
-    def n_shared_draws_(self) -> Ints:
-        """Number of shared factors of every draw (chains, draws): those of two features or more."""
-        return self.posterior_.n_shared
-
-    @property
-    def n_substantial_draws_(self) -> Ints:
-        """Number of substantial factors of every draw (chains, draws): those of five features or more."""
-        return self.posterior_.n_substantial
-
-    @property
-    def noise_variance_(self) -> Floats:
-        """Posterior mean noise variance (n_features,), in the user's units."""
-        return self.posterior_.noise_variance()
-
-    @property
-    def mean_(self) -> Floats:
-        """Posterior mean of each feature's mean (n_features,), or that of its observed entries if so the prior."""
-        return self.posterior_.feature_mean()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -211,6 +132,17 @@ class _FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64"]
         return tags
+
+
+def _sampled(
+    data: Observed, settings: Settings, n_jobs: int | None, monitor: Monitor | None, store: str | PathLike[str] | None
+) -> Posterior:
+    """The chains' draws, on disk as they are made where there is a store."""
+    if store is not None:
+        return sample_stored(store, data, settings, n_jobs, monitor)
+    spec, length, seed = settings.spec, settings.length, settings.seed
+    run = sample(data, spec, chains=settings.chains, length=length, seed=seed, n_jobs=n_jobs, monitor=monitor)
+    return Posterior.from_results(data, spec, run, length, seed)
 
 
 def resolve_priors(prior: Any) -> Priors:
@@ -236,7 +168,7 @@ def resolve_seed(random_state: Any) -> int:
     raise ValueError(f"random_state must be None, an int >= 0 or a NumPy generator. Got {random_state!r}.")
 
 
-class NSFA(_FactorModel):
+class NSFA(_BayesianModel):
     """Nonparametric sparse factor analysis: an Indian Buffet Process decides how many factors there are.
 
     Parameters
@@ -277,7 +209,7 @@ class NSFA(_FactorModel):
         self.spike, self.birth_scale, self.sweep = spike, birth_scale, sweep
 
 
-class SFA(_FactorModel):
+class SFA(_BayesianModel):
     """Sparse factor analysis with ``n_components`` factors: the finite version of NSFA. Parameters as there."""
 
     _model = "sfa"
@@ -295,7 +227,26 @@ class SFA(_FactorModel):
         self.noise, self.scale, self.prior, self.sweep = noise, scale, prior, sweep
 
 
-class _PlainModel(_FactorModel):
+class FactorModel(_BayesianModel):
+    """Any model: the one that a ``ModelSpec`` describes, None being that of NSFA. Other parameters as there."""
+
+    def __init__(
+        self, spec: ModelSpec | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
+        thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
+        scale: str | None = "feature",
+    ) -> None:  # fmt: skip
+        self.spec, self.scale = spec, scale
+        self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
+        self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
+
+    def _spec(self) -> ModelSpec:
+        spec = ModelSpec() if self.spec is None else self.spec
+        if not isinstance(spec, ModelSpec):
+            raise ValueError(f"spec must be a ModelSpec. Got {spec!r}; models with a name have classes of their own.")
+        return spec
+
+
+class _PlainModel(_BayesianModel):
     """Fixed-K models without a buffet."""
 
     def __init__(

@@ -12,7 +12,7 @@ from nsfa.draws.lock import locked
 from nsfa.draws.log import save_chains
 from nsfa.draws.store import Settings, Store, created, open_store
 from nsfa.posterior import Posterior
-from nsfa.runner import ChainResult, Monitor, check_count, sample
+from nsfa.runner import ChainResult, Monitor, check_count, sample, shown
 
 
 def sample_stored(
@@ -33,7 +33,8 @@ def load(path: str | PathLike[str]) -> Posterior:
 
     Returns
     -------
-    The posterior; ``finished`` is False while draws are missing. Raises ``StoreError`` with a sentence if the folder
+    The posterior, with the verbs and attributes of the fitted estimator (``transform``, ``impute``, ``components_``,
+    ...); ``finished`` is False while draws are missing. Raises ``StoreError`` with a sentence if the folder
     cannot be used; warns if a damaged file hides draws.
     """
     store = open_store(path)
@@ -45,6 +46,7 @@ def resume(
     draws: int | None = None,
     n_jobs: int | None = None,
     monitor: Monitor | None = None,
+    progress: bool = False,
 ) -> Posterior:
     """Go on with a run that was interrupted, killed, or ran out of disk; or add draws to a finished one.
 
@@ -56,13 +58,13 @@ def resume(
         The folder that the fit was given as ``store``.
     draws
         How many draws to add to each chain of a finished run.
-    n_jobs, monitor
+    n_jobs, monitor, progress
         As in ``fit``.
     """
     store = open_store(path)
     if draws is not None:
         check_count("draws", draws)
-    elif store.finished:
+    elif store.finished and store.intact:
         return load(path)
     _check_resumable(store)
     with locked(store.path):
@@ -71,7 +73,8 @@ def resume(
         store, data = open_store(path), store.data()
         if draws is not None:
             store = _extended(store, draws)
-        return _go_on(store, data, n_jobs, monitor)
+        with shown(store.settings.chains, progress, monitor) as watcher:
+            return _go_on(store, data, n_jobs, watcher)
 
 
 def save(posterior: Posterior, path: str | PathLike[str]) -> None:

@@ -15,8 +15,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from nsfa.data import observe
 from nsfa.kernels import Bools, Floats
+from nsfa.matching import find_or_check, put_features, take_features
 from nsfa.model.spec import is_integer
-from nsfa.table import as_float_table, check_features
+from nsfa.table import as_float_table
 
 _FILL_STEPS, _FILL_TOLERANCE = 500, 1e-4
 
@@ -126,8 +127,11 @@ class SPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         Missing entries are filled by least squares on A from the sample's observed ones.
         """
         check_is_fitted(self)
-        check_features(self, X)
-        data = self._data.like(as_float_table(X))
+        where = find_or_check(self, X, self._data.feature_names)
+        return self._scores(as_float_table(X if where is None else take_features(X, where)))
+
+    def _scores(self, table: Floats) -> Floats:
+        data = self._data.like(table)
         Y, basis = data.values.T, self._basis[:, data.kept].T
         if data.missing is not None:
             Y = Y.copy()
@@ -136,12 +140,14 @@ class SPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         out: Floats = Y @ self.components_[:, data.kept].T
         return out
 
-    def impute(self, X: Any) -> Floats:
-        """The table with its holes filled by what its scores say about them."""
-        table = as_float_table(X)
+    def impute(self, X: Any) -> Any:
+        """The table with its holes filled by what its scores say about them; a DataFrame gives a DataFrame."""
+        check_is_fitted(self)
+        where = find_or_check(self, X, self._data.feature_names)
+        table = as_float_table(X if where is None else take_features(X, where))
         holes = np.isnan(table)
-        table[holes] = self.inverse_transform(self.transform(X))[holes]
-        return table
+        table[holes] = self.inverse_transform(self._scores(table))[holes]
+        return put_features(X, where, table) if hasattr(X, "columns") else table
 
     def inverse_transform(self, X: Any) -> Floats:
         """Scores (n_samples, n_components) back to a table: X · Aᵀ, in the user's units."""

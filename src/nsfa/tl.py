@@ -18,6 +18,7 @@ from nsfa.kernels import Bools, Floats, Ints
 from nsfa.model.presets import PRESETS
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
+from nsfa.readers.lists import symbol_in
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -62,7 +63,9 @@ def nsfa(
 
     Writes
     ------
-    obsm["X_nsfa"] : (n_obs, K) posterior mean scores.
+    obsm["X_nsfa"] : (n_obs, K) posterior mean scores, of unit variance.
+    obsm["X_nsfa_weighted"] : the same times the square root of the share of the variance that the factor explains, so
+        that a factor counts for as much as it explains: what neighbours, clusterings and embeddings should use.
     varm["nsfa_loadings"], varm["nsfa_pip"], varm["nsfa_relevance"] : (n_vars, K) posterior mean loadings, and the
         probabilities that a loading is active and that the factor explains at least 5 % of the gene's variance. NaN for
         genes that were not fitted: nothing is known of them, which is not the same as zero.
@@ -91,7 +94,8 @@ def transform(
 ) -> None:
     """Project cells onto the factors of a fitted model: obsm["X_nsfa"] (n_obs, K), posterior mean scores.
 
-    Genes are matched by name. Those of the model that ``adata`` lacks count as missing, its other genes are ignored.
+    Also obsm["X_nsfa_weighted"], as in ``nsfa``. Genes are matched by name. Those of the model that ``adata`` lacks
+    count as missing, its other genes are ignored.
 
     Parameters
     ----------
@@ -111,24 +115,35 @@ def transform(
             f"model must be a fitted estimator or its posterior. Got {type(model).__name__}; "
             "use model = nsfa.tl.nsfa(adata, return_model=True)."
         )
-    parts = [posterior.transform(block) for block in _blocks(_table(adata, layer), _match(adata, posterior))]
+    blocks = _blocks(_table(adata, layer), _match(adata, posterior))
+    parts = [posterior.transform(block, return_std=True) for block in blocks]
     mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
     with _writing(adata):
-        adata.obsm[f"X_{key_added}"] = mean
+        _write_scores(adata, key_added, mean, posterior.consensus())
         if return_std:
             adata.obsm[f"X_{key_added}_std"] = deviation
 
 
 def enrich(
-    adata: AnnData, gene_sets: GeneSets, *, key: str = "nsfa", key_added: str = "enrichment", **settings: Any
+    adata: AnnData,
+    gene_sets: GeneSets,
+    *,
+    key: str = "nsfa",
+    key_added: str = "enrichment",
+    gene_symbols: str | None = None,
+    **settings: Any,
 ) -> Any:
     """Test the stored factors against gene sets; the fitted genes are the universe.
 
     Needs nothing but what ``nsfa`` wrote under ``key``. Returns a pandas DataFrame and stores it in
-    ``uns[key][key_added]``; see ``nsfa.enrichment.enrich`` for its columns and for the settings.
+    ``uns[key][key_added]``; see ``nsfa.enrichment.enrich`` for its columns and for the settings. ``gene_symbols`` is
+    the column of ``adata.var`` that names the genes as the sets do, where ``var_names`` are ids.
     """
     _check(adata)
-    table = enrich_consensus(_stored(adata, key), gene_sets, **settings)
+    consensus = _stored(adata, key)
+    if gene_symbols is not None:
+        settings["symbols"] = _symbols(adata, gene_symbols, _fitted(adata, key))
+    table = enrich_consensus(consensus, gene_sets, **settings)
     with _writing(adata):
         adata.uns[key] = {**adata.uns[key], key_added: table}
     return table
@@ -210,10 +225,16 @@ def _write(adata: AnnData, posterior: Posterior, used: Bools, key: str, params: 
     wide = np.full((len(_PARTS), adata.n_vars, consensus.n_factors), np.nan)
     wide[:, used] = [getattr(consensus, part) for part in _PARTS.values()]
     with _writing(adata):
-        adata.obsm[f"X_{key}"] = consensus.scores
+        _write_scores(adata, key, consensus.scores, consensus)
         for name, values in zip(_PARTS, wide, strict=True):
             adata.varm[f"{key}_{name}"] = values
         adata.uns[key] = _record(posterior, consensus, params)
+
+
+def _write_scores(adata: AnnData, key: str, scores: Floats, consensus: Consensus) -> None:
+    adata.obsm[f"X_{key}"] = scores
+    # neighbours of unit-variance scores would weigh the least factor like the first
+    adata.obsm[f"X_{key}_weighted"] = scores * np.sqrt(consensus.variance_explained)
 
 
 def _record(posterior: Posterior, consensus: Consensus, params: dict[str, Any]) -> dict[str, Any]:
@@ -299,6 +320,21 @@ def _blocks(table: Any, where: Any) -> Iterator[Any]:
         yield block
 
 
+def _symbols(adata: AnnData, column: str, used: Bools) -> list[str]:
+    """Second names of the fitted genes, or the first where there is none."""
+    if column not in adata.var:
+        has = ", ".join(map(repr, adata.var.columns)) or "no columns"
+        raise ValueError(f"gene_symbols must be a column of adata.var. Got {column!r}; there are: {has}.")
+    names = zip(adata.var_names[used].astype(str), adata.var[column][used].astype(object), strict=True)
+    return [symbol_in(symbol) or name if isinstance(symbol, str) else name for name, symbol in names]
+
+
+def _fitted(adata: AnnData, key: str) -> Bools:
+    """Which genes were fitted (n_vars,)."""
+    out: Bools = ~np.isnan(np.asarray(adata.varm[f"{key}_loadings"], dtype=float)).any(axis=1)
+    return out
+
+
 def _stored(adata: AnnData, key: str) -> Consensus:
     """The consensus factors that ``nsfa`` wrote under ``key``. What it does not write (intervals) is NaN."""
     absent = [f"{key}_{name}" for name in _PARTS if f"{key}_{name}" not in adata.varm]
@@ -306,7 +342,7 @@ def _stored(adata: AnnData, key: str) -> Consensus:
         given = "none" if key not in adata.uns or len(absent) == len(_PARTS) else f"no varm[{absent[0]!r}]"
         raise ValueError(f"adata must hold factors under {key!r}. Got {given}; run nsfa.tl.nsfa(adata) first.")
     kept = {part: np.asarray(adata.varm[f"{key}_{name}"], dtype=float) for name, part in _PARTS.items()}
-    used = ~np.isnan(kept["loadings"]).any(axis=1)
+    used = _fitted(adata, key)
     kept = {part: values[used] for part, values in kept.items()}
     unknown: Floats = np.full_like(kept["loadings"], np.nan)
     scores = np.asarray(adata.obsm[f"X_{key}"], dtype=float)

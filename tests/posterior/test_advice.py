@@ -44,10 +44,13 @@ def test_one_chain_needs_company():
     assert "fit again with chains=4. One chain has nothing to agree with." in advice.for_report()
 
 
-def test_a_preview_is_made_a_full_run():
+def test_after_a_preview_a_full_fit_has_its_whole_warm_up():
+    """Going on would keep the preview's: a tenth of it."""
     advice = advise(found((4, 25)), Length(tune=50, draws=25, preview=True), 4, 25)
-    assert advice.for_command("out") == "Full run: nsfa resume out --draws 475"
-    assert "fit again with preview=False" in advice.for_python()
+    assert advice.draws == 0 and "resume" not in advice.for_command("out") + advice.for_python() + advice.for_report()
+    assert "the same nsfa fit without --preview" in advice.for_command("out")
+    assert advice.for_python() == "Full run: fit again with preview=False."
+    assert "warm-up, 50 sweeps" in advice.for_report()
 
 
 def test_more_draws_do_not_mend_what_is_not_finite():

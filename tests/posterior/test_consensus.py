@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_align import draw_of
 
@@ -171,6 +172,58 @@ def test_summary_has_a_row_per_factor(planted):
     assert list(table.columns) == ["support", "chains", *checks, "variance_explained", *rest]
     assert len(table) == 4 and (table.chains == 2).all() and not table.minor.any()
     assert (table.n_core > 0).all() and (table.n_core <= table.n_features).all()
+
+
+def test_a_printed_summary_fits_a_terminal(planted):
+    names = tuple(f"a rather long name of gene {d}" for d in range(len(planted[2].feature_names)))
+    table = replace(planted[2], feature_names=names).summary()
+    lines = repr(table).splitlines()
+    assert str(table) == repr(table) and max(map(len, lines)) <= 80 and len(lines) == 2 + 4 + 2
+    assert lines[0].split() == ["support", "verdict", "variance", "core", "all", "top_features"]
+    assert lines[2].split()[:3] == ["0", f"{table.support[0]:.1%}", table.verdict[0]] and lines[2].endswith("…")
+    assert " ".join(lines[6:]) == f"Columns: {', '.join(table.columns)}."
+    assert type(table.head()) is pd.DataFrame
+    short = replace(planted[2], feature_names=tuple(f"g{d}" for d in range(len(names)))).summary()
+    assert repr(short).splitlines()[2].endswith(f"  {short.top_features[0]}")
+    assert repr(table.__class__(table.iloc[:0])) == "No factor is in more than half of the draws."
+
+
+def test_a_summary_that_was_changed_in_place_prints_as_a_table(planted):
+    for change in (
+        lambda table: table.reset_index(inplace=True),
+        lambda table: table.drop(columns="top_features", inplace=True),
+        lambda table: table.rename(columns={"support": "share"}, inplace=True),
+    ):
+        table = planted[2].summary()
+        change(table)
+        assert repr(table) == repr(pd.DataFrame(table)) == str(table)
+    table = planted[2].summary()
+    table["support"] = ["high"] * len(table)
+    assert repr(table).splitlines()[2].split()[:2] == ["0", "high"]
+    without = replace(planted[2], checks=None).summary()
+    assert repr(without).splitlines()[0].split() == ["support", "variance", "core", "all", "top_features"]
+
+
+def test_results_are_shown_in_a_few_lines(planted):
+    posterior, found = planted[1].posterior_, planted[2]
+    for thing, lines in ((posterior, 4), (found, 2)):
+        assert len(repr(thing).splitlines()) == lines and max(map(len, repr(thing).splitlines())) <= 100
+    assert "2 chains × " in repr(posterior) and f"seed {posterior.seed}" in repr(posterior)
+    assert repr(found).startswith("Consensus of 4 factors (4 substantial)")
+    assert repr(posterior.diagnostics()) == str(posterior.diagnostics())
+    assert "Diagnostic(" not in repr(posterior.diagnostics())
+
+
+def test_genes_by_name(planted):
+    found = planted[2]
+    table, genes = found.gene_table(1, fdr=0.1, effect=0), found.genes(1, fdr=0.1, effect=0)
+    assert list(table.index) == [found.feature_names[d] for d in genes] and len(genes) > 2
+    assert list(table.columns) == ["loading", "lower", "upper", "relevance", "inclusion"]
+    np.testing.assert_array_equal(table.loading, found.loadings[genes, 1])
+    np.testing.assert_array_equal(
+        table[["relevance", "inclusion"]].T, [found.relevance[genes, 1], found.inclusion[genes, 1]]
+    )
+    assert len(replace(found, relevance=np.zeros_like(found.relevance)).gene_table(0)) == 0
 
 
 def test_summary_names_the_core_or_else_the_first_of_all_genes(by_hand):

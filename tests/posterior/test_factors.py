@@ -15,7 +15,15 @@ from nsfa.posterior import align as alignment
 from nsfa.posterior.align import align
 from nsfa.posterior.consensus import build
 from nsfa.posterior.diagnostics import ess_bulk, split_rhat
-from nsfa.posterior.factors import Traces, check_factors
+from nsfa.posterior.factors import (
+    FACTOR_ESS,
+    FACTOR_RHAT,
+    LEAST_AGREEMENT,
+    LEAST_SUPPORT,
+    FactorChecks,
+    Traces,
+    check_factors,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -175,3 +183,10 @@ def test_fits_that_were_stopped_early_settle_nearly_nothing(stopped):
         for criterion in (settled, any_support)
     }
     assert shares[settled] <= 0.05 < shares[any_support]
+
+
+def test_the_limits_in_words_are_the_limits():
+    text = " ".join(FactorChecks.__doc__.split())
+    assert f"at least {LEAST_SUPPORT:.0%} of its draws".replace("%", " %") in text
+    assert f"cosine of at least {LEAST_AGREEMENT}" in text
+    assert f"R-hat of at most {FACTOR_RHAT} and {FACTOR_ESS:.0f} effective draws or more" in text

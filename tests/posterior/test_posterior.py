@@ -187,3 +187,13 @@ def test_a_verdict_names_the_features_whose_covariance_differs(fitted):
     found = replace(posterior, chains=(posterior.chains[0], moved)).diagnostics(factors=False)
     assert found.verdict.startswith(f"Not converged: the covariance of feature {a} and feature {b} has R-hat")
     assert "covariance 3" in str(found)
+
+
+def test_clustered_scores_have_no_evidence(fitted):
+    """They are never integrated out: NaN in every draw, and no line among the diagnostics."""
+    posterior = BFRM(2, chains=2, tune=20, draws=20, random_state=0).fit(fitted[0].X).posterior_
+    assert np.isnan(posterior.trace("log_evidence")).all()
+    found = posterior.diagnostics()
+    assert np.isfinite([[d.mean, d.rhat, d.ess_bulk] for d in found.table]).all()
+    assert "log p(Y|G,ψ)" not in [d.quantity for d in found.table] and "not finite" not in found.verdict
+    assert "log p(Y|G,ψ)" in [d.quantity for d in fitted[1].posterior_.diagnostics().table]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from nsfa.report import write_report
-from report_cases import made_up
+from report_cases import crowded, made_up
 
 SCRIPT = "<script>alert(1)</script>"
 NAMES = ["chromium", "chromium-browser", "google-chrome"]
@@ -219,7 +219,7 @@ def test_the_heatmap_zooms_and_changes(visit):
 def test_scores_are_coloured_by_annotation(visit):
     page = visit.page
     assert page.locator("#score-colour option").all_text_contents() == ["type", "age", "none"]
-    assert "all differ: id" in page.inner_text("#scores")
+    assert "each with the reason: id" in page.inner_text("#scores")
     page.select_option("#score-colour", label="type")
     assert page.locator("#plot-scores .legendtext").all_text_contents()[0] == "<b>a</b> (10)"
     for label in ("age", "none"):
@@ -296,3 +296,49 @@ def test_other_fits_open_too(browser, tmp_path, kind):
     visit = Visit(browser, path)
     assert visit.wrong == [] and visit.fetched == [path.as_uri()]
     assert (visit.page.locator("#gene-table tbody tr").count() > 0) == (kind != "none")
+
+
+# how high the plot is, how far its legend stands above it, and how much of the legend is to be seen
+ROOM = """(id) => {
+  const root = document.getElementById(id), { _size, legend } = root._fullLayout;
+  const top = root.getBoundingClientRect().top + _size.t;
+  return [_size.h, top - root.querySelector(".legend").getBoundingClientRect().bottom, legend._effHeight / legend._height];
+}"""
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory):
+    """The report of a crowded posterior, with symbols."""
+    posterior, notes = crowded()
+    path = tmp_path_factory.mktemp("crowd") / "report.html"
+    symbols = {f"GENE{d}": f"Symbol{d // 2}" for d in range(290)}
+    write_report(path, posterior, annotations=pd.DataFrame(notes), gene_names=symbols)
+    return path, posterior.consensus()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_many_groups_and_numbers_stay_readable(browser, crowd, width):
+    visit = Visit(browser, crowd[0], viewport={"width": width, "height": 900})
+    bars = visit.page.evaluate(
+        "document.getElementById('plot-k').data.filter((t) => t.type === 'bar').map((t) => t.x.length)"
+    )
+    assert len(bars) == 2 and max(bars) <= 40
+    names = visit.page.evaluate("document.getElementById('plot-scores').data.map((t) => t.name)")
+    assert len(names) == len({name.rsplit(" ", 1)[0] for name in names}) == 20, "names that can be told apart"
+    height, above, seen = visit.page.evaluate(ROOM, "plot-scores")
+    assert height > 260 and above >= 0 and seen == 1 and visit.wrong == []
+    visit.page.close()
+
+
+def test_symbols_are_shown_and_ids_found(browser, crowd):
+    visit, consensus = Visit(browser, crowd[0], viewport={"width": 1280, "height": 900}), crowd[1]
+    factor(visit, "all", rate="1", which="all", search="GENE14")
+    assert set(visit.cells(3)) <= {"GENE14", *(f"GENE{d}" for d in range(140, 150))} and "Symbol7" in visit.cells(1)
+    factor(visit, "all", rate="1", which="all", search="Symbol7")
+    assert {"GENE14", "GENE15"} <= set(visit.cells(3))
+    name, table = visit.saved("#all-download")
+    assert table.columns[:4].tolist() == ["factor", "gene", "symbol", "core"] and name == "all-genes.csv"
+    assert table[table.gene == "GENE14"].symbol.unique().tolist() == ["Symbol7"]
+    assert table[table.gene == "GENE295"].symbol.unique().tolist() == ["GENE295"]
+    assert set(table.gene) <= set(consensus.feature_names) and visit.wrong == []
+    visit.page.close()

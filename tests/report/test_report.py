@@ -14,6 +14,7 @@ from nsfa import AFA, BFRM, NSFA, SFA
 from nsfa.chain import Length
 from nsfa.datasets import make_sparse_factors
 from nsfa.enrichment import enrich_both
+from nsfa.posterior.align import evenly
 from nsfa.report import loadings, pack, page, samples, words, write_report
 from report_cases import checks_of, made_up
 
@@ -214,6 +215,7 @@ def test_other_models_and_tables_without_names(estimator, fitted, tmp_path):
     assert set(data["enrichment"]["columns"]["method"]) == {"hypergeometric", "rank"}
     assert "core genes" in words_of(text) and ("all genes" in words_of(text))
     assert "The model was given 2 factors" in text
+    assert ("log p(Y | G, ψ)" in [trace["label"] for trace in data["traces"]]) != isinstance(estimator, BFRM)
 
 
 def test_a_large_report_is_small_and_does_not_list_the_names_for_every_gene(tmp_path, monkeypatch):
@@ -320,12 +322,35 @@ def test_annotations_become_labels_or_numbers(rng):
     out = samples.scores(consensus, frame)
     assert [note["name"] for note in out["annotations"]] == ["age", "grade", "ok", "holes"]
     assert ["levels" in note for note in out["annotations"]] == [False, True, True, False]
-    assert out["left_out"] == ["name", "same"] and out["names"][0] == "100"
+    assert out["left_out"] == ["name (60 different labels in 60 samples)", "same (all samples alike)"]
+    assert out["names"][0] == "100" and np.array(out["fdr"])[0, 1] < 1e-6
     explained = np.array(out["explained"])
     assert explained[0, 1] == pytest.approx(1.0) and explained[0, 0] < 0.2
     expected = pd.Series(score).groupby(frame["ok"].to_numpy()).transform("mean")
     r2 = 1 - ((score - expected) ** 2).sum() / ((score - score.mean()) ** 2).sum()
     assert explained[2, 1] == pytest.approx(1 - (1 - r2) * 59 / 58)
+
+
+def test_clusters_are_levels_in_the_order_of_their_numbers(rng):
+    """... with holes in them, as text, or as categories; and of some samples only, where a cluster may be gone."""
+    consensus = made_up(2, 10, 6000).consensus()
+    clusters = rng.choice([0, 1, 2, 3, 4, 6, 7, 8, 9, 10], 6000)
+    clusters[np.setdiff1d(np.arange(6000), evenly(6000, samples.MOST_SAMPLES))[0]] = 5
+    frame = pd.DataFrame({"whole": clusters, "holes": np.where(np.arange(6000) % 7, clusters, np.nan)})
+    frame["text"] = frame["whole"].astype(str)
+    frame["category"] = pd.Categorical.from_codes(clusters, [f"c{i}" for i in range(10, -1, -1)])
+    notes = samples.scores(consensus, frame)["annotations"]
+    shown = ["0", "1", "2", "3", "4", "6", "7", "8", "9", "10"]
+    assert [note["levels"] for note in notes[:3]] == [shown, [*shown, "unlabelled"], shown]
+    assert notes[3]["levels"] == [f"c{10 - int(name)}" for name in shown]
+
+
+def test_the_page_says_what_was_left_out(tmp_path):
+    notes = pd.DataFrame({"patient": [f"p{i % 20}" for i in range(30)], "site": ["a", "b"] * 15})
+    notes["batches"] = [[1, 2]] * 30
+    text = words_of(written(tmp_path, made_up(), annotations=notes))
+    left_out = "patient (20 different labels in 30 samples), batches (neither numbers nor labels)"
+    assert f"each with the reason: {left_out}." in text and "F test" in text
 
 
 def test_wrong_input_is_one_sentence(tmp_path):

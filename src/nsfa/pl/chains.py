@@ -24,7 +24,7 @@ from nsfa.pl.shared import (
     posterior_of,
     within,
 )
-from nsfa.reading import percent
+from nsfa.reading import Bins, count_bins, percent
 
 QUANTITIES = {
     "log_joint": "log joint",
@@ -53,7 +53,7 @@ MOST_NAMED_CHAINS = 8
 
 
 def n_components(model: Any, *, count: str = "substantial", per_chain: bool = True, ax: Axes | None = None) -> Axes:
-    """Posterior of the number of factors: the share of draws with each number, in %.
+    """Posterior of the number of factors: the share of draws with each number, in %; of many numbers, in steps.
 
     Parameters
     ----------
@@ -70,34 +70,29 @@ def n_components(model: Any, *, count: str = "substantial", per_chain: bool = Tr
         raise ValueError(f"count must be one of {', '.join(map(repr, NUMBERS))}. Got {count!r}.")
     attribute, label, words = NUMBERS[count]
     counts = getattr(posterior_of(model), attribute)
-    values = np.arange(counts.min(), counts.max() + 1)
-    shares = _shares(counts.ravel(), values)
-    ax = axes_or_new(ax, within(4.0, 0.45 * len(values) + 2, 9.0), 3.4)
-    ax.bar(values, 100 * shares, width=0.8, color=BLUE, alpha=0.75)
+    bins = count_bins(counts)
+    shares, width = bins.shares(counts), bins.width
+    ax = axes_or_new(ax, within(4.0, 0.45 * len(shares) + 2, 9.0), 3.4)
+    ax.bar(bins.middle, 100 * shares, width=0.8 * width, color=BLUE, alpha=0.75)
     if per_chain and len(counts) > 1:
-        _mark_chains(ax, counts, values)
+        _mark_chains(ax, counts, bins)
     ax.xaxis.set_major_locator(MaxNLocator(nbins="auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
-    ax.set_xlim(values[0] - 0.7, values[-1] + 0.7)
+    ax.set_xlim(bins.middle[0] - 0.7 * width, bins.middle[-1] + 0.7 * width)
     ax.set_ylim(bottom=0)
-    ax.set(xlabel=label, ylabel="share of draws (%)")
-    often = f"Most often {words.format(int(values[np.argmax(shares)]))}: {percent(shares.max())} of draws"
+    ax.set(xlabel=label if width == 1 else f"{label}, in steps of {width}", ylabel="share of draws (%)")
+    often = f"Most often {words.format(bins.name(int(np.argmax(shares))))}: {percent(shares.max())} of draws"
     ax.set_title(often if counts.any() else "No such factors in any draw", loc="left", fontsize=10)
     return ax
 
 
-def _mark_chains(ax: Axes, counts: Ints, values: Ints) -> None:
-    size = 4.0 if len(values) <= 25 else 2.5
+def _mark_chains(ax: Axes, counts: Ints, bins: Bins) -> None:
+    size = 4.0 if len(bins.starts) <= 25 else 2.5
     for i, chain in enumerate(counts):
-        shares = _shares(chain, values)
+        shares = bins.shares(chain)
         shares[shares == 0] = np.nan  # marks along the axis would hide the small bars
         label = "each chain" if i == 0 else None
-        ax.plot(values, 100 * shares, "o", ms=size, mfc="white", mec="black", mew=0.7, label=label)
+        ax.plot(bins.middle, 100 * shares, "o", ms=size, mfc="white", mec="black", mew=0.7, label=label)
     ax.legend(frameon=False, fontsize=TICK_SIZE, loc="lower right", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.1)
-
-
-def _shares(counts: Ints, values: Ints) -> Floats:
-    out: Floats = (counts[:, None] == values).mean(axis=0)
-    return out
 
 
 def traces(model: Any, quantities: Sequence[str] | None = None, *, axes: Any = None) -> Any:

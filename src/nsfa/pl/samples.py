@@ -85,7 +85,7 @@ def _strips(score: Floats, factor: int, names: list[str], codes: Ints, ax: Axes 
         ax.vlines(middle, group - 0.34, group + 0.34, color="black", lw=2.0, zorder=3)
     ax.set_ylim(n_groups - 0.5, -0.5)
     counts = np.bincount(codes, minlength=n_groups)
-    name_ticks(ax, [f"{name} ({n:,})" for name, n in zip(names, counts, strict=False)])
+    name_ticks(ax, [f"{name} ({n:,})" for name, n in zip(names, counts, strict=False)], short=True)
     ax.set_xlabel(f"score on factor {factor}")
     by_group = " by group" if names else ""
     ax.set_title(f"Scores on factor {factor}{by_group} (box: median and quartiles)", loc="left", fontsize=10)

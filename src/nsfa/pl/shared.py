@@ -111,13 +111,13 @@ def factor_ticks(ax: Axes, factors: Sequence[int] | None = None, *, n: int = 0) 
     ax.set_xlabel("factor")
 
 
-def name_ticks(ax: Axes, names: Sequence[str]) -> None:
-    """Write a name at y = 0, 1, 2, ..., as small as needed, or none at all where they do not fit."""
+def name_ticks(ax: Axes, names: Sequence[str], *, short: bool = False) -> None:
+    """Write a name at y = 0, 1, 2, ..., as small as needed, or none where they do not fit; ``short`` ones whole."""
     size = min(TICK_SIZE, 0.85 * inches(ax)[1] * 72 / max(len(names), 1))
     if size < 4.5:
         ax.set_yticks([])
     else:
-        ax.set_yticks(np.arange(len(names)), [shorten(name) for name in names], fontsize=size)
+        ax.set_yticks(np.arange(len(names)), list(names) if short else [shorten(name) for name in names], fontsize=size)
 
 
 def shorten(name: Any, longest: int = 28) -> str:

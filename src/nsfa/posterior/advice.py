@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from nsfa.chain import Length, full_draws
+from nsfa.chain import Length
 from nsfa.posterior.diagnostics import ESS_LIMIT, RHAT_LIMIT, TOO_FEW_DRAWS, Diagnostics
 
 # Chains that disagree get so many more draws at least; rough averages at most so many times the draws they have.
@@ -25,6 +25,8 @@ class Advice(NamedTuple):
         """A line that names the command, for a run in the directory ``out``."""
         if self.draws:
             return f"{self.what}: nsfa resume {out} --draws {self.draws}"
+        if self.again == {"preview": False}:
+            return f"{self.what}, with its whole warm-up: the same nsfa fit without --preview, to another directory"
         return f"{self.what}: nsfa fit with " + " ".join(f"--{name} {value}" for name, value in self.again.items())
 
     def for_python(self) -> str:
@@ -44,8 +46,11 @@ class Advice(NamedTuple):
 def advise(found: Diagnostics, length: Length, n_chains: int, made: int) -> Advice | None:
     """What to run after chains of ``made`` draws each; None if all is well, or if no more draws would help."""
     if length.preview:
-        why = "Strong factors and predictions are near those of a full fit; the number of factors, weak factors and "
-        return Advice("Full run", full_draws(made) - made, {"preview": False}, why + "probabilities may change.")
+        why = (
+            "Strong factors and predictions are near those of a full fit; the number of factors, weak factors and "
+            f"probabilities may change. More draws would keep this preview's warm-up, {length.tune} sweeps."
+        )
+        return Advice("Full run", 0, {"preview": False}, why)
     if n_chains == 1:
         return Advice("Run several chains", 0, {"chains": 4}, "One chain has nothing to agree with.")
     if found.converged or not all(math.isfinite(d.mean) for d in found.table):

@@ -221,7 +221,9 @@ def _match_draws(pivot: Floats, g: Floats, widths: Sequence[int]) -> tuple[list[
     if pivot.shape[1] and g.shape[1]:
         norm = np.sqrt(np.einsum("dk,dk->k", g, g))
         norm[norm == 0] = 1.0
-        cosine = pivot.astype(g.dtype, copy=False).T @ g / norm
+        # some BLAS kernels flag invalid values in single-precision products of finite numbers: they read past small ones
+        with np.errstate(invalid="ignore"):
+            cosine = pivot.astype(g.dtype, copy=False).T @ g / norm
         # below SAME a pair is worth nothing, so that it cannot displace a true one
         worth = np.abs(cosine)
         worth[worth < SAME] = 0.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nsfa.draws import Draw
 from nsfa.draws.draw import SUBSTANTIAL
@@ -27,6 +28,8 @@ CACHE_BYTES = 50_000_000
 # Averages of scores over this many evenly spaced draws are as good as over all; in large tables over fewer.
 SCORE_DRAWS = 400
 SCORE_ENTRIES = 200_000_000
+# All draws are aligned in so many parts.
+_PARTS = 20
 # A factor below this share of the variance, or of no more genes than this, is minor.
 MINOR_SHARE = 0.001
 MINOR_GENES = 3
@@ -34,7 +37,7 @@ MINOR_GENES = 3
 OUTLYING = 0.5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Consensus:
     """Factors that recur over draws and chains, ordered by the variance they explain.
 
@@ -83,7 +86,15 @@ class Consensus:
     pivot: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     sign: Floats = field(default_factory=lambda: np.zeros(0))
     checks: FactorChecks | None = None
-    shares: Shares | None = field(default=None, repr=False, compare=False)
+    shares: Shares | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.feature_names)} features × {len(self.scores)} samples"
+        explained = f"{self.variance_explained.sum():.1%} of the variance".replace("%", " %")
+        return (
+            f"Consensus of {self.n_factors} factors ({self.n_substantial} substantial), {sizes}, {explained}\n"
+            "  summary() has a row per factor, gene_table(factor) a row per gene"
+        )
 
     @property
     def n_factors(self) -> int:
@@ -151,8 +162,22 @@ class Consensus:
         order = by_certainty(probability, self.loadings[:, factor])
         return order[: discoveries(probability[order], fdr)]
 
+    def gene_table(self, factor: int, fdr: float = 0.05, effect: float = EFFECT) -> Any:
+        """A pandas DataFrame with a row, by its name, for each of the ``genes`` of a factor, most certain first.
+
+        Columns: loading, its interval from lower to upper, relevance and inclusion, the probabilities of the two kinds
+        of membership.
+        """
+        import pandas as pd
+
+        genes = self.genes(factor, fdr, effect)
+        parts = {"loading": self.loadings, "lower": self.lower, "upper": self.upper}
+        parts |= {"relevance": self.relevance, "inclusion": self.inclusion}
+        names = pd.Index([self.feature_names[d] for d in genes], name="feature", dtype=object)
+        return pd.DataFrame({name: values[genes, factor] for name, values in parts.items()}, index=names)
+
     def summary(self) -> Any:
-        """A pandas DataFrame with a row per factor.
+        """A pandas DataFrame with a row per factor. Printed, it shows the columns that fit 80 characters.
 
         Support; chains that have it; verdict, agreement, rhat and ess, see ``FactorChecks``; variance explained;
         whether the factor is minor; the share of its squared scores that two samples hold; ``n_core``, features of
@@ -161,9 +186,11 @@ class Consensus:
         """
         import pandas as pd
 
+        from nsfa.posterior.summary import Summary
+
         core, every = ([self.genes(k, effect=effect) for k in range(self.n_factors)] for effect in (EFFECT, 0))
         first = [own if len(own) else others for own, others in zip(core, every, strict=True)]
-        return pd.DataFrame(
+        return Summary(
             {
                 "support": self.support,
                 "chains": (self.chain_support > IN_CHAIN).sum(axis=0),
@@ -262,11 +289,15 @@ def _intervals(aligned: Iterable[Block], n_draws: int, inclusion: Floats, tail: 
     return lower, upper
 
 
-def aligned_draws(data: Observed, draws: Sequence[Draw], alignment: Alignment, consensus: Consensus) -> Floats:
+def aligned_draws(
+    data: Observed, draws: Sequence[Draw], alignment: Alignment, consensus: Consensus, dtype: Any = np.float64
+) -> NDArray[Any]:
     """Loadings of every draw on the consensus factors, (draws, n_features, K), in the user's units."""
-    out = np.empty((len(draws), data.n_features, consensus.n_factors))
-    for block, g, _, _ in aligned_blocks(draws, np.arange(len(draws)), alignment, consensus.pivot):
-        out[block] = data.to_user(g * consensus.sign).transpose(1, 0, 2)
+    out = np.empty((len(draws), data.n_features, consensus.n_factors), dtype)
+    # a few draws at a time: on the way they take several times their place
+    for some in np.array_split(np.arange(len(draws)), min(_PARTS, len(draws))):
+        for block, g, _, _ in aligned_blocks(draws, some, alignment, consensus.pivot):
+            out[block] = data.to_user(g * consensus.sign).transpose(1, 0, 2)
     return out
 
 

@@ -8,6 +8,7 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from nsfa.chain import Length
@@ -20,9 +21,10 @@ from nsfa.model.priors import LOG_2PI
 from nsfa.model.spec import ModelSpec
 from nsfa.posterior.advice import advise
 from nsfa.posterior.align import Alignment, align, evenly
+from nsfa.posterior.answers import OwnAnswers
 from nsfa.posterior.consensus import SCORE_DRAWS, Consensus, aligned_draws, build, score_means
 from nsfa.posterior.diagnostics import Diagnostics, diagnose
-from nsfa.posterior.predict import Entries, predictive_moments, summarise
+from nsfa.posterior.predict import Entries, modelled, predictive_moments, summarise
 from nsfa.posterior.project import sample_moments
 from nsfa.runner import ChainResult
 from nsfa.table import as_float_table
@@ -45,9 +47,12 @@ LABEL_FREE = {
 }
 
 
-@dataclass(frozen=True)
-class Posterior:
-    """Posterior draws of every chain, all of one length: after an interrupt, those that keep most draws in all."""
+@dataclass(frozen=True, repr=False)
+class Posterior(OwnAnswers):
+    """Posterior draws of every chain, all of one length: after an interrupt, those that keep most draws in all.
+
+    It has the verbs and attributes of the fitted estimator (``transform``, ``impute``, ``components_``, ...), too.
+    """
 
     data: Observed
     spec: ModelSpec
@@ -70,6 +75,17 @@ class Posterior:
         shortest = lengths[kept - 1]
         chains = tuple(tuple(draws[:shortest]) for draws in some if len(draws) >= shortest)
         return cls(data, spec, chains, length, seed, all(r.finished for r in results))
+
+    def __repr__(self) -> str:
+        n_features, n_samples, (chains, draws) = self.data.n_features, self.data.shape[1], self.n_components.shape
+        state = "" if self.finished else f", {self.length.draws} wanted: unfinished"
+        return (
+            f"Posterior of {self.spec.name}: {n_samples} samples × {n_features} features\n"
+            f"  {chains} chains × {draws} draws{state} (tune {self.length.tune}, thin {self.length.thin}, "
+            f"seed {self.seed})\n"
+            f"  K {_range(self.n_components)}, substantial factors {_range(self.n_substantial)}\n"
+            "  diagnostics() has the verdict, summary() the factors, consensus() their loadings and scores"
+        )
 
     @property
     def draws(self) -> list[Draw]:
@@ -112,7 +128,9 @@ class Posterior:
         # draws of earlier versions lack some
         known = [label for label, name in LABEL_FREE.items() if all(name in chain[0].scalars for chain in self.chains)]
         traces = {label: self.trace(LABEL_FREE[label]) for label in known}
-        moving = {k: v for k, v in traces.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]}
+        # what a model does not have is NaN in every draw
+        there = {label: trace for label, trace in traces.items() if not np.isnan(trace).all()}
+        moving = {k: v for k, v in there.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]}
         found = diagnose(moving, self._pairs_in_words())
         found = found.of_preview() if self.length.preview else found
         # a run that was stopped has its own: to go on
@@ -215,17 +233,18 @@ class Posterior:
         """A pandas DataFrame with a row per consensus factor; see ``Consensus.summary``."""
         return self.consensus().summary()
 
-    def aligned(self) -> tuple[Floats, Bools]:
+    def aligned(self, dtype: Any = np.float64) -> tuple[NDArray[Any], Bools]:
         """Loadings (chains, draws, n_features, K) on the consensus factors, in the user's units, and which are active.
 
-        Zeros where a draw lacks the factor. As large as it says: for small tables and for ArviZ.
+        Zeros where a draw lacks the factor. As large as it says: for small tables and for ArviZ. Draws keep single
+        precision, so that ``dtype=np.float32`` is as precise as they are.
         """
-        loadings = aligned_draws(self.data, self.draws, self._alignment, self.consensus())
+        loadings = aligned_draws(self.data, self.draws, self._alignment, self.consensus(), dtype)
         shape = (len(self.chains), len(self.chains[0]), *loadings.shape[1:])
         return loadings.reshape(shape), (loadings != 0).reshape(shape)
 
-    def transform(self, X: Any) -> tuple[Floats, Floats]:
-        """Posterior mean and standard deviation (n_samples, K) of the scores of samples, old or new."""
+    def _scores(self, X: Any) -> tuple[Floats, Floats]:
+        """Posterior mean and standard deviation (n_samples, K) of the scores of samples with the fit's features."""
         consensus = self.consensus()
         with threadpool_limits(1):
             mean, deviation = score_means(
@@ -238,7 +257,7 @@ class Posterior:
 
         Missing entries are integrated out; features that did not vary in the fit are left out.
         """
-        data, kernels = self.data.like(X), get_kernels("numba")
+        data, kernels = self.data.like(self._matched(X)), get_kernels("numba")
         with threadpool_limits(1):
             logs = [sample_moments(data, draw, kernels).log_density for draw in self._some_draws()]
         out: Floats = log_mean_density(logs) - data.log_units()
@@ -254,12 +273,8 @@ class Posterior:
             total[np.diag_indices_from(total)] += 1.0 / draw.noise_precision
         return self.data.to_user(self.data.to_user(total / len(some)).T)
 
-    def impute(self, X: Any, level: float | None = None) -> Any:
-        """A table, the fitted one or another, with its holes filled by posterior means.
-
-        With ``level``, also the bounds of the central predictive intervals: (filled, lower, upper), each of X's shape
-        and all equal to X where it was observed. Features that did not vary in the fit are filled with their value.
-        """
+    def _filled(self, X: Any, level: float | None) -> tuple[Floats, ...]:
+        """A table with the fit's features, its holes filled; with ``level`` also the bounds of the intervals."""
         table = as_float_table(X)
         data = self.data.like(table)
         filled, holes = table.copy(), np.isnan(table)
@@ -268,18 +283,25 @@ class Posterior:
         holes[:, flat] = False
         bounds = filled.copy(), filled.copy()
         if holes.any():
-            entries, column = _modelled(data, holes), np.nonzero(holes)[1]
+            entries, column = modelled(data, holes), np.nonzero(holes)[1]
             draws = self._some_draws()
             moments = self._moments(data, draws, entries, fitted=self.data.is_from(table))
             for target, values in zip((filled, *bounds), summarise(moments, len(draws), level), strict=False):
                 target[holes] = values * data.scale[column] + data.center[column]
-        return filled if level is None else (filled, *bounds)
+        return (filled,) if level is None else (filled, *bounds)
 
-    def to_arviz(self, *, log_likelihood: bool = False, posterior_predictive: bool = False) -> Any:
-        """The draws for ArviZ: see ``nsfa.draws.arviz.to_arviz``."""
+    def to_arviz(
+        self, *, log_likelihood: bool = False, posterior_predictive: bool = False, loadings: bool = True
+    ) -> Any:
+        """The draws for ArviZ, with the log likelihood that ``az.loo`` needs on request.
+
+        See ``nsfa.draws.arviz.to_arviz``.
+        """
         from nsfa.draws.arviz import to_arviz
 
-        return to_arviz(self, log_likelihood=log_likelihood, posterior_predictive=posterior_predictive)
+        return to_arviz(
+            self, log_likelihood=log_likelihood, posterior_predictive=posterior_predictive, loadings=loadings
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write draws, table and settings to a new folder; ``nsfa.load`` reads it.
@@ -312,7 +334,7 @@ class Posterior:
         expected = (self.data.shape[1], self.data.n_features)
         if mask.dtype != np.bool_ or mask.shape != expected:
             raise ValueError(f"where must be a boolean mask of shape {expected}. Got {mask.dtype} {mask.shape}.")
-        entries = _modelled(self.data, mask)
+        entries = modelled(self.data, mask)
         if (entries.row < 0).any():
             raise ValueError("where must not mark features that do not vary: they have no predictive density.")
         if self.data.missing is None or not self.data.missing[entries.row, entries.sample].all():
@@ -320,9 +342,7 @@ class Posterior:
         return mask, entries
 
 
-def _modelled(data: Observed, mask: Bools) -> Entries:
-    """The True entries of a mask of the user's table, in the modelled one; −1 for features that are not in it."""
-    position = np.full(data.n_features, -1)
-    position[data.kept] = np.arange(len(data.kept))
-    sample, column = np.nonzero(mask)
-    return Entries(sample, position[column])
+def _range(counts: Ints) -> str:
+    """The smallest and the largest of some numbers, in words."""
+    low, high = counts.min(), counts.max()
+    return str(low) if low == high else f"{low} to {high}"

@@ -49,7 +49,7 @@ class Diagnostic:
     ess_tail: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnostics:
     """A table of diagnostics, and the verdict in words.
 
@@ -104,7 +104,7 @@ class Diagnostics:
         sentence = f"{which} settled and can be read; {subject} ({wrong}){rest} {'are' if rest else 'is'} not."
         return replace(found, verdict=f"Partly converged: {sentence}")
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         head = f"{'quantity':<20}{'mean':>12}{'R-hat':>8}{'ESS bulk':>10}{'ESS tail':>10}"
         rows = [
             f"{d.quantity:<20}{d.mean:>12.4g}{d.rhat:>8.3f}{d.ess_bulk:>10.0f}{d.ess_tail:>10.0f}" for d in self.table

@@ -53,7 +53,7 @@ class FactorChecks:
     """How far the chains agree on each factor, and a word for it.
 
     A factor is "settled" if every chain has it in at least 80 % of its draws, the chains' own mean loadings have a
-    cosine of at least 0.95, and its share of the variance and its size have an R-hat of at most 1.1 and 50 effective
+    cosine of at least 0.95, and its share of the variance and its size have an R-hat of at most 1.1 and 100 effective
     draws or more. It is in "some chains" if some have it in half of their draws or fewer, and "unsettled" otherwise.
     Previews, single chains and fewer than four draws are "not judged".
 

@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from nsfa.data import Observed
 from nsfa.draws import Draw
-from nsfa.kernels import Floats, Ints, Kernels, Projection
+from nsfa.kernels import Bools, Floats, Ints, Kernels, Projection
 from nsfa.posterior.project import cluster_fits, project
 
 # Predictive draws kept for intervals are thinned to stay below this many bytes.
@@ -22,6 +22,14 @@ class Entries(NamedTuple):
 
     sample: Ints
     row: Ints
+
+
+def modelled(data: Observed, mask: Bools) -> Entries:
+    """The True entries of a mask of the user's table, in the modelled one; −1 for features that are not in it."""
+    position = np.full(data.n_features, -1)
+    position[data.kept] = np.arange(len(data.kept))
+    sample, column = np.nonzero(mask)
+    return Entries(sample, position[column])
 
 
 class Moments(NamedTuple):

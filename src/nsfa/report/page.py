@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from nsfa.draws.draw import SUBSTANTIAL
-from nsfa.enrichment import METHODS, GeneSets, best_sets, enrich_both
+from nsfa.enrichment import METHODS, SET_FDR, GeneSets, best_sets, enrich_both
 from nsfa.kernels import Ints
 from nsfa.posterior import Posterior
 from nsfa.posterior.align import evenly
 from nsfa.posterior.consensus import MINOR_GENES, MINOR_SHARE, Consensus
 from nsfa.posterior.diagnostics import NOT_JUDGED
 from nsfa.posterior.factors import IN_CHAIN, LEAST_AGREEMENT, LEAST_SUPPORT
-from nsfa.reading import percent
+from nsfa.reading import count_bins, percent, symbols_of
 from nsfa.report import loadings, pack, samples, words
 
 SCRIPTS = ("data.js", "figures.js", "heatmap.js", "table.js", "genes.js", "scores.js", "start.js")
@@ -32,7 +34,6 @@ TRACES = {
 MOST_TRACE_POINTS = 1000
 # enriched sets in the page: the best of each factor and method
 MOST_SETS = 25
-SET_FDR = 0.05
 TOP_GENES = 8
 
 
@@ -42,6 +43,7 @@ def write_report(
     *,
     annotations: Any = None,
     gene_sets: GeneSets | None = None,
+    gene_names: Mapping[str, str] | None = None,
     enrichment: Any = None,
     settings: dict[str, Any] | None = None,
     title: str | None = None,
@@ -58,10 +60,12 @@ def write_report(
         A row per sample in the order of the fitted table; columns of labels or numbers; the index names the samples.
     gene_sets
         Names and genes, or the path of a GMT file: adds a table of enriched sets (see ``nsfa.enrichment.enrich``).
+    gene_names
+        Symbols of the table's genes where these are ids: the page shows and finds both.
     enrichment : DataFrame, optional
         The table of ``nsfa.enrichment.enrich_both``, in place of ``gene_sets``, where it is there already.
     settings
-        Further names and values for the table of settings, shown first.
+        Further names and values for the table of settings, shown first; ``notes`` on the table also below the verdict.
     title
         Heading of the page.
     """
@@ -69,20 +73,28 @@ def write_report(
     if not hasattr(posterior, "consensus"):
         raise TypeError(f"posterior must be a Posterior or a fitted estimator. Got {type(posterior).__name__}.")
     frame = samples.check_annotations(annotations, posterior.data.shape[1])
+    symbols = symbols_of(posterior.consensus(), gene_names)
     if enrichment is None and gene_sets is not None:
-        enrichment = enrich_both(posterior.consensus(), gene_sets)
-    _write(Path(path), render(posterior, frame, enrichment, settings, title))
+        enrichment = enrich_both(posterior.consensus(), gene_sets, symbols)
+    _write(Path(path), render(posterior, symbols, frame, enrichment, settings, title))
 
 
 def render(
-    posterior: Posterior, frame: Any, enrichment: Any, settings: dict[str, Any] | None, title: str | None
+    posterior: Posterior,
+    symbols: tuple[str, ...] | None,
+    frame: Any,
+    enrichment: Any,
+    settings: dict[str, Any] | None,
+    title: str | None,
 ) -> str:
     """The whole page as text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     consensus, diagnostics = posterior.consensus(), posterior.diagnostics()
+    ids = None if symbols is None else list(consensus.feature_names)
+    consensus = consensus if symbols is None else replace(consensus, feature_names=symbols)
     enriched = None if enrichment is None else _enriched(enrichment)
-    data = {**_data(posterior, consensus, frame), "enrichment": enriched}
+    data = {**_data(posterior, consensus, frame), "ids": ids, "enrichment": enriched}
     page = Environment(loader=PackageLoader("nsfa.report", "parts"), autoescape=True, undefined=StrictUndefined)
     return page.get_template("page.html.j2").render(
         title=title or "Sparse factor analysis: what was found",
@@ -100,6 +112,7 @@ def render(
         data=data,
         least=loadings.LEAST_INCLUSION,
         settings=words.settings_table(posterior, settings),
+        notes=(settings or {}).get("notes"),
         methods=words.methods(posterior, consensus, diagnostics),
         paper=words.PAPER,
         software=words.SOFTWARE,
@@ -143,10 +156,12 @@ def _numbers(posterior: Posterior) -> list[dict[str, Any]] | None:
 
 
 def _shares(counts: Ints) -> dict[str, Any]:
-    """Share of the draws with each number, over all chains and in each."""
-    values = np.arange(counts.min(), counts.max() + 1)
-    chains = [[float((chain == k).mean()) for k in values] for chain in counts]
-    return {"values": values.tolist(), "share": np.mean(chains, axis=0).tolist(), "chains": chains}
+    """Share of the draws with each number, or each few numbers, over all chains and in each."""
+    bins = count_bins(counts)
+    chains = [bins.shares(chain).tolist() for chain in counts]
+    names = [bins.name(i) for i in range(len(bins.starts))]
+    share = np.mean(chains, axis=0).tolist()
+    return {"values": bins.middle.tolist(), "width": bins.width, "names": names, "share": share, "chains": chains}
 
 
 def _traces(posterior: Posterior) -> list[dict[str, Any]]:
@@ -191,7 +206,6 @@ def _factor_rows(consensus: Consensus, enrichment: Any) -> list[dict[str, Any]]:
 def _best(enrichment: Any) -> dict[int, tuple[str, float]]:
     """Name and FDR of each factor's best gene set, of those that stand out at all."""
     best = best_sets(enrichment)
-    best = best[best["fdr"] <= SET_FDR]
     return {int(k): (name, float(fdr)) for k, name, fdr in zip(best.index, best["gene_set"], best["fdr"], strict=True)}
 
 
@@ -206,7 +220,7 @@ def _enriched(table: Any) -> dict[str, Any]:
         values[name] = [None if np.isnan(value) else value if value < np.inf else "inf" for value in values[name]]
     found = table[table["fdr"] <= SET_FDR]["method"]
     significant = [int((found == method).sum()) for method in METHODS]
-    return {"tested": tested, "significant": significant, "columns": values}
+    return {"tested": tested, "significant": significant, "notes": table.attrs.get("notes", []), "columns": values}
 
 
 def _write(path: Path, text: str) -> None:

@@ -21,6 +21,15 @@ const count = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : "s
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 const shorten = (text, longest = 22) => (text.length <= longest ? text : text.slice(0, longest - 1) + "…");
 
+// the same for many names: of those that begin alike, what differs
+function shortenAll(names, longest) {
+  const cut = names.map((name) => shorten(name, longest));
+  if (new Set(cut).size === names.length) return cut;
+  let same = 0;
+  while (names.every((name) => same < name.length && name[same] === names[0][same])) same++;
+  return same ? names.map((name) => shorten("…" + name.slice(same), longest)) : cut;
+}
+
 function number(value, digits = 3) {
   if (value === 0) return "0";
   const size = Math.abs(value);

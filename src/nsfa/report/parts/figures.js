@@ -39,17 +39,18 @@ const wholeTicks = (values) => (values.length <= (NARROW ? 8 : 16) ? { tickvals:
 // the first number on top, the others in smaller panels below it
 figure("plot-k", () => {
   const n = page.k.length, traces = [], layout = { margin: { l: 48, r: 10, t: 10, b: 42 } };
-  page.k.forEach(({ label, values, share, chains }, i) => {
+  page.k.forEach(({ label, values, width, names, share, chains }, i) => {
     const at = i === 0 ? "" : i + 1, axes = { xaxis: `x${at}`, yaxis: `y${at}` };
-    traces.push({ type: "bar", x: values, y: share.map((s) => 100 * s), marker: { color: i ? "#b9c7d3" : "#5fa2cc" }, ...axes,
-      hovertemplate: "%{x}: %{y:.1f} % of draws<extra></extra>" });
+    traces.push({ type: "bar", x: values, y: share.map((s) => 100 * s), text: names, textposition: "none", width: 0.8 * width,
+      marker: { color: i ? "#b9c7d3" : "#5fa2cc" }, ...axes, hovertemplate: "%{text}: %{y:.1f} % of draws<extra></extra>" });
     if (chains.length > 1) {
-      chains.forEach((own, chain) => traces.push({ type: "scatter", mode: "markers", x: values, ...axes,
+      chains.forEach((own, chain) => traces.push({ type: "scatter", mode: "markers", x: values, text: names, ...axes,
         y: own.map((s) => (s > 0 ? 100 * s : null)), marker: { color: "#fff", size: i || values.length > 16 ? 5 : 8, line: { color: "#000", width: i ? 0.8 : 1.2 } },
-        hovertemplate: `chain ${chain}, %{x}: %{y:.1f} %<extra></extra>` }));
+        hovertemplate: `chain ${chain}, %{text}: %{y:.1f} %<extra></extra>` }));
     }
-    const ends = [values[0] - 0.8, values[values.length - 1] + 0.8];
-    layout[`xaxis${at}`] = axis(`number of ${label}`, { ...wholeTicks(values), range: ends, fixedrange: true, showgrid: false, anchor: `y${at}` });
+    const ends = [values[0] - 0.8 * width, values[values.length - 1] + 0.8 * width], steps = width > 1 ? `${NARROW ? "<br>" : ", "}in steps of ${width}` : "";
+    const ticks = width > 1 ? { tickformat: "d", nticks: 10 } : wholeTicks(values);
+    layout[`xaxis${at}`] = axis(`${NARROW ? "" : "number of "}${label}${steps}`, { ...ticks, range: ends, fixedrange: true, showgrid: false, anchor: `y${at}` });
     layout[`yaxis${at}`] = axis(i ? "" : "share of draws (%)", { rangemode: "tozero", fixedrange: true, nticks: i ? 3 : 6, anchor: `x${at}`,
       domain: n === 1 ? [0, 1] : i ? [0, 0.26] : [0.48, 1] });
   });

@@ -32,6 +32,7 @@ function geneColumns() {
   const columns = [
     { title: "gene", value: (e) => alphabetical()[lists.gene[e]], text: (e) => page.genes[lists.gene[e]] },
     { title: "factor", number: true, value: (e) => lists.factor[e], text: (e) => lists.factor[e] },
+    ...(page.ids ? [{ title: "id", value: (e) => page.ids[lists.gene[e]], text: (e) => page.ids[lists.gene[e]] }] : []),
     { title: "loading", number: true, value: (e) => valueOf("loading", e), text: (e) => number(valueOf("loading", e)) },
     { title: `${Math.round(100 * page.level)} % interval`, number: true, value: (e) => valueOf("lower", e),
       text: (e) => `${number(valueOf("lower", e))} to ${number(valueOf("upper", e))}` },
@@ -45,7 +46,7 @@ function geneColumns() {
 
 const genes = {
   start() {
-    this.names = page.genes.map((name) => name.toLowerCase());
+    this.names = page.genes.map((name, gene) => (page.ids ? `${name} ${page.ids[gene]}` : name).toLowerCase());
     this.factor = byId("gene-factor");
     this.list = byId("gene-list");
     this.rate = byId("gene-rate");
@@ -133,8 +134,10 @@ const genes = {
   },
 
   save(name, entries) {
-    const header = ["factor", "gene", "core", "loading", "lower", "upper", "relevance", "core_fdr", ...(page.dense ? [] : ["inclusion_probability", "fdr"])];
-    const row = (e) => [lists.factor[e], page.genes[lists.gene[e]], Boolean(lists.isCore[e]), valueOf("loading", e), valueOf("lower", e), valueOf("upper", e),
+    // as in genes.csv: the gene as the table names it, its symbol beside it
+    const called = (e) => (page.ids ? [page.ids[lists.gene[e]], page.genes[lists.gene[e]]] : [page.genes[lists.gene[e]]]);
+    const header = ["factor", "gene", ...(page.ids ? ["symbol"] : []), "core", "loading", "lower", "upper", "relevance", "core_fdr", ...(page.dense ? [] : ["inclusion_probability", "fdr"])];
+    const row = (e) => [lists.factor[e], ...called(e), Boolean(lists.isCore[e]), valueOf("loading", e), valueOf("lower", e), valueOf("upper", e),
       relevanceOf(e), Number.isNaN(lists.coreFdr[e]) ? "" : lists.coreFdr[e], ...(page.dense ? [] : [inclusionOf(e), lists.fdr[e]])];
     download(`${name}.csv`, [header, ...entries.map(row)]);
   },

@@ -23,7 +23,7 @@ function heatCells() {
   heat.factors.forEach((k, column) => { columnOf[k] = column; });
   const spread = decode(page.heatmap.spread);
   const z = range(heat.rows.length).map(() => new Array(heat.factors.length).fill(null));
-  const name = Array.from(heat.rows, (gene) => plain(page.genes[gene]));
+  const name = Array.from(heat.rows, (gene) => plain(page.genes[gene]) + (page.ids ? `</b> (${plain(page.ids[gene])})<b>` : ""));
   const absent = !page.entries.complete ? "not among the listed entries" : "P(in factor) below 0.05";
   const text = name.map((gene) => heat.factors.map((k) => `factor ${k}: <b>${gene}</b><br>${absent}`));
   for (let e = 0; e < lists.gene.length; e++) {

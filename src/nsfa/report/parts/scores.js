@@ -59,9 +59,9 @@ const scores = {
         colorbar: { thickness: 12, outlinewidth: 0, title: { text: plain(shorten(note.name)), side: "right" } } } : { color: BLUE };
       return [{ x, y, text: marks, hovertemplate, marker: { size, opacity: 0.8, ...shade } }];
     }
-    return note.levels.map((level, i) => {
+    return shortenAll(note.levels, NARROW ? 10 : 28).map((level, i) => {
       const own = range(page.samples.n).filter((s) => note.codes[s] === i);
-      return { x: pick(x, own), y: pick(y, own), text: pick(marks, own), hovertemplate, name: `${plain(shorten(level, 28))} (${own.length})`,
+      return { x: pick(x, own), y: pick(y, own), text: pick(marks, own), hovertemplate, name: `${plain(level)} (${own.length})`,
         marker: { size, opacity: 0.8, ...this.style(note, i) } };
     });
   },
@@ -78,10 +78,16 @@ const scores = {
     const traces = this.traces(note, x, y, marks).map((trace) => ({ type: "scatter", mode: "markers", ...trace }));
     const upward = this.up.value === ORDER ? "sample" : `score on factor ${this.up.value}`;
     const named = Boolean(note?.levels);
-    const rows = named ? Math.ceil(note.levels.length / (NARROW ? 2 : 3)) : 0;
+    const rows = named ? this.legendRows(traces) : 0;
     draw("plot-scores", traces, { dragmode: TOUCH ? false : "zoom", xaxis: axis(`score on factor ${this.across.value}`), yaxis: axis(upward),
-      showlegend: named, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11.5 } },
-      margin: { l: 48, r: 10, t: 10 + 22 * rows, b: 42 } }, 400 + 14 * rows);
+      showlegend: named, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11.5 }, maxheight: 20 * rows + 20 },
+      margin: { l: 48, r: 10, t: 10 + 20 * rows, b: 42 } }, Math.max(400, 340 + 20 * rows));
+  },
+
+  // lines of the legend: its columns are all as wide as the longest name
+  legendRows(traces) {
+    const longest = Math.max(...traces.map(({ name }) => name.length)), room = byId("plot-scores").clientWidth - 58;
+    return Math.ceil(traces.length / Math.max(1, Math.floor(room / (46 + 6.2 * longest))));
   },
 
   drawLevels() {
@@ -92,8 +98,8 @@ const scores = {
         { xaxis: axis(`score on factor ${k}`), yaxis: axis("samples"), bargap: 0.04 }, 400);
       return;
     }
-    const share = page.samples.explained[Number(this.colour.value)][Number(k)];
-    words.textContent = `${note.name} explains ${percent(share)} of the variance of the scores on factor ${k} (adjusted R²).`
+    const share = page.samples.explained[Number(this.colour.value)][Number(k)], rate = page.samples.fdr[Number(this.colour.value)][Number(k)];
+    words.textContent = `${note.name} explains ${percent(share)} of the variance of the scores on factor ${k} (adjusted R²; FDR ${number(rate, 2)}).`
       + (note.levels ? " Boxes: median and quartiles." : "");
     if (note.levels) this.drawBoxes(note, x, k);
     else {
@@ -105,7 +111,7 @@ const scores = {
   },
 
   drawBoxes(note, x, k) {
-    const names = note.levels.map((level) => plain(shorten(level, NARROW ? 14 : 24)));
+    const names = shortenAll(note.levels, NARROW ? 14 : 24).map(plain);
     const traces = note.levels.map((level, i) => {
       const own = range(page.samples.n).filter((s) => note.codes[s] === i);
       const { color, symbol } = this.style(note, i);
@@ -119,11 +125,14 @@ const scores = {
   },
 
   drawExplained() {
-    const { explained } = page.samples, names = this.notes.map((note) => plain(shorten(note.name, NARROW ? 14 : 28)));
-    const text = explained.map((row, i) => row.map((share, k) => `${names[i]}, factor ${k}: ${percent(share)}`));
+    const { explained, fdr } = page.samples, names = this.notes.map((note) => plain(shorten(note.name, NARROW ? 14 : 28)));
+    const text = explained.map((row, i) => row.map((share, k) => `${names[i]}, factor ${k}: ${percent(share)}<br>FDR ${number(fdr[i][k], 2)}`));
+    const sure = fdr.flatMap((row, i) => range(nFactors).filter((k) => row[k] <= 0.05).map((k) => [k, i]));
     const root = draw("plot-explained", [{ type: "heatmap", z: explained.map((row) => row.map((share) => 100 * share)), text, x0: 0, dx: 1, y0: 0, dy: 1,
       hovertemplate: "%{text}<extra></extra>", colorscale: BLUES, zmin: 0, zmax: 100, xgap: 1, ygap: 1,
-      colorbar: { thickness: 12, outlinewidth: 0, ticksuffix: " %", nticks: 3 } }],
+      colorbar: { thickness: 12, outlinewidth: 0, ticksuffix: " %", nticks: 3 } },
+    { type: "scatter", mode: "markers", x: sure.map(([k]) => k), y: sure.map(([, i]) => i), hoverinfo: "skip",
+      marker: { size: 5, color: "#fff", line: { color: "#1a1f26", width: 1 } } }],
     { xaxis: axis("factor", { ...wholeTicks(range(nFactors)), fixedrange: true, showgrid: false, zeroline: false }),
       yaxis: axis("", { tickvals: range(names.length), ticktext: names, range: [names.length - 0.5, -0.5], fixedrange: true, showgrid: false, zeroline: false }) },
     Math.max(130, 30 * names.length + 70));
