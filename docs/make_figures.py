@@ -35,7 +35,7 @@ def draw_report() -> None:
 def draw_demo() -> None:
     """Posterior of K, and true beside inferred loadings, of the data that ``nsfa demo`` simulates."""
     data = make_sparse_factors(n_samples=100, n_features=100, n_components=16, random_state=0)
-    model = NSFA(chains=4, tune=500, draws=500, thin=4, random_state=0).fit(data.X)
+    model = NSFA(random_state=0).fit(data.X)
     posterior = model.posterior_
     draw = posterior.scaled_loadings(posterior.draws[-1])
     truth, found, cosine = match_factors(data.loadings, draw)
