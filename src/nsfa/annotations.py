@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import f as f_distribution
 
-from nsfa.kernels import Floats, Ints
+from nsfa.arrays import Floats, Ints
 
 # whole numbers with so few different values are labels (stage, grade), not measurements ...
 MOST_GRADES = 10

@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.base import clone
 
 from nsfa import __version__
+from nsfa.arrays import Bools, Floats
 from nsfa.filling import fill, log_density
-from nsfa.kernels import Bools, Floats
 from nsfa.metrics import lppd, rmse
 from nsfa.runner import check_count, worker_count
 from nsfa.table import as_float_table, check_table

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from nsfa.kernels import Bools, Floats, Holes, Ints
+from nsfa.arrays import Bools, Floats, Ints
+from nsfa.kernels import Holes
 from nsfa.table import (
     as_float_table,
     check_finite,

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from scipy.special import ndtr
 from scipy.stats import false_discovery_control, hypergeom, pearson3, rankdata
 
-from nsfa.kernels import Floats, Ints
+from nsfa.arrays import Floats, Ints
 from nsfa.model.spec import is_integer
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.shares import EFFECT

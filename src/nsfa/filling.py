@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nsfa.kernels import Floats
+from nsfa.arrays import Floats
 from nsfa.model.priors import LOG_2PI
 
 ROUNDS = 50

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from nsfa.kernels import Ints
+from nsfa.arrays import Ints
 from nsfa.table import as_float_table, check_features, read_names
 
 # Of features that are missing or too many a warning names so many.

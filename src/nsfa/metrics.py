@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 
-from nsfa.kernels import Floats, Ints
+from nsfa.arrays import Floats, Ints
 
 
 def reconstruction_error(G_true: Any, G_hat: Any) -> float:

@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from nsfa.arrays import Bools, Floats
 from nsfa.data import observe
-from nsfa.kernels import Bools, Floats
 from nsfa.matching import find_or_check, put_features, take_features
 from nsfa.model.spec import is_integer
 from nsfa.table import as_float_table

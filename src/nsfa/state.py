@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.kernels import Bools, Floats, Ints
+from nsfa.arrays import Bools, Floats, Ints
 
 _SPARE = 8
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from nsfa.arrays import Bools, Floats, Ints
 from nsfa.data import Observed
-from nsfa.kernels import Bools, Floats, Ints, Kernels, Projection, Rows
+from nsfa.kernels import Kernels, Projection, Rows
 from nsfa.state import State
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from nsfa.kernels import Bools, Floats
+from nsfa.arrays import Bools, Floats
 
 
 def check_features(estimator: Any, X: Any) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import nsfa as package
+from nsfa.arrays import Bools, Floats, Ints
 from nsfa.enrichment import GeneSets
 from nsfa.enrichment import enrich as enrich_consensus
-from nsfa.kernels import Bools, Floats, Ints
 from nsfa.model.presets import PRESETS
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus

@@ -19,7 +19,7 @@ from nsfa.cli.settings import command_line
 from nsfa.cli.words import say
 
 if TYPE_CHECKING:
-    from nsfa.kernels import Floats
+    from nsfa.arrays import Floats
     from nsfa.posterior import Posterior
     from nsfa.readers import Table
 

@@ -26,8 +26,8 @@ from nsfa.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from nsfa.arrays import Floats, Ints
     from nsfa.data import Observed
-    from nsfa.kernels import Floats, Ints
     from nsfa.posterior import Posterior
     from nsfa.posterior.consensus import Consensus
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
+from nsfa.arrays import Floats
 from nsfa.datasets.sources import cached
-from nsfa.kernels import Floats
 
 ACCESSION = re.compile(r"GSE(\d+)(-GPL\d+)?", re.IGNORECASE)
 GEO = "https://ftp.ncbi.nlm.nih.gov/geo/series"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import Bunch
 
-from nsfa.kernels import Bools
+from nsfa.arrays import Bools
 from nsfa.model.spec import is_integer
 
 PATTERNS = ("random", "overlapping", "regulon")

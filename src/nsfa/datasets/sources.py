@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nsfa.kernels import Bools, Floats
+from nsfa.arrays import Bools, Floats
 
 RAW = "https://raw.githubusercontent.com"
 URLS = {

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
+from nsfa.arrays import Floats
 from nsfa.draws.draw import Draw
-from nsfa.kernels import Floats, Kernels, get_kernels
+from nsfa.kernels import Kernels, get_kernels
 from nsfa.kernels.streams import fresh_key
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nsfa.kernels import Bools, Floats, Ints
+from nsfa.arrays import Bools, Floats, Ints
 from nsfa.state import State
 
 SCALARS = ("concentration", "stickiness", "noise_rate", "loading_rate", "urn_concentration")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.kernels import Floats
+from nsfa.arrays import Floats
 
 
 def by_replicate(frame: Any, model: str, quantity: str) -> Any:

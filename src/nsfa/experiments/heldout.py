@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nsfa.arrays import Bools, Floats
 from nsfa.comparison import hide
 from nsfa.experiments import peers
-from nsfa.kernels import Bools, Floats
 from nsfa.tasks import Number, Task
 
 SHARE, SEED = 0.1, 0

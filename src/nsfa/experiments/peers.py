@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsfa import filling
+from nsfa.arrays import Floats
 from nsfa.comparison import hide
 from nsfa.filling import STANDS_STILL
-from nsfa.kernels import Floats
 
 ROUNDS, SPARSE_ROUNDS = 15, 5
 SOFT_STEPS, SOFT_PATH = 60, np.geomspace(0.5, 0.02, 8)

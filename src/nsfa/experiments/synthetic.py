@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from nsfa.arrays import Bools, Floats
 from nsfa.experiments import frames, peers, style
 from nsfa.experiments.claims import Claim
-from nsfa.kernels import Bools, Floats
 from nsfa.tasks import Number, Task
 
 TITLE = "Simulated data with the E. coli network's pattern (Section 5.1, Figures 4 and 5)"

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nsfa.arrays import Bools, Floats, Ints
+
 if TYPE_CHECKING:
     from nsfa.data import Observed
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 BACKENDS = ("numba", "reference")
 

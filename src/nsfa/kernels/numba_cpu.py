@@ -33,21 +33,9 @@ from nsfa.kernels import (
 from nsfa.kernels.compiled import fill_gammas, fill_normals
 
 if TYPE_CHECKING:
+    from nsfa.arrays import Bools, Floats, Ints
     from nsfa.data import Observed
-    from nsfa.kernels import (
-        Births,
-        Bools,
-        Doublets,
-        Floats,
-        Holes,
-        Ints,
-        Marginal,
-        Projection,
-        Rows,
-        Scales,
-        Splits,
-        Tilts,
-    )
+    from nsfa.kernels import Births, Doublets, Holes, Marginal, Projection, Rows, Scales, Splits, Tilts
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000

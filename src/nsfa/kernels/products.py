@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from nsfa.arrays import Floats
     from nsfa.data import Observed
-    from nsfa.kernels import Floats
 
 _WORK_PER_BLOCK = 5_000_000
 _MOST_BLOCKS = 16

@@ -32,23 +32,9 @@ from nsfa.kernels.streams import (
 )
 
 if TYPE_CHECKING:
+    from nsfa.arrays import Bools, Floats, Ints
     from nsfa.data import Observed
-    from nsfa.kernels import (
-        Births,
-        Bools,
-        Doubled,
-        Doublets,
-        Floats,
-        Holes,
-        Ints,
-        Marginal,
-        Projection,
-        Rows,
-        Scales,
-        Split,
-        Splits,
-        Tilts,
-    )
+    from nsfa.kernels import Births, Doubled, Doublets, Holes, Marginal, Projection, Rows, Scales, Split, Splits, Tilts
 
 
 def _gram(base: Floats, empty: Floats, vectors: Floats, weights: Floats, holes: Holes, row: int) -> Floats:

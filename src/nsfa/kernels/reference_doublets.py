@@ -20,7 +20,8 @@ from nsfa.kernels.streams import (
 )
 
 if TYPE_CHECKING:
-    from nsfa.kernels import Doublets, Floats
+    from nsfa.arrays import Floats
+    from nsfa.kernels import Doublets
 
 
 @dataclass

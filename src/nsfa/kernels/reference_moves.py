@@ -25,7 +25,8 @@ from nsfa.kernels.streams import (
 )
 
 if TYPE_CHECKING:
-    from nsfa.kernels import Floats, Marginal, Splits, Tilts
+    from nsfa.arrays import Floats
+    from nsfa.kernels import Marginal, Splits, Tilts
 
 
 def gamma_draw(shape: float, key: int, row: int, column: int) -> float:

@@ -24,7 +24,8 @@ from nsfa.kernels.streams import (
 )
 
 if TYPE_CHECKING:
-    from nsfa.kernels import Bools, Floats, Tilts
+    from nsfa.arrays import Bools, Floats
+    from nsfa.kernels import Tilts
 
 _PATTERNS = (np.array([False, True]), np.array([True, False]), np.array([True, True]))
 

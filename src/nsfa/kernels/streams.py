@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nsfa.arrays import Floats
+
 MULTIPLIER_0 = np.uint64(0xD2511F53)
 MULTIPLIER_1 = np.uint64(0xCD9E8D57)
 WEYL_0 = np.uint64(0x9E3779B9)
@@ -65,7 +67,6 @@ MOST_STEPS = 20
 MOST_SHRINKS = 200
 
 Words = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 
 
 def philox(counter: tuple[Any, Any, Any, Any], key: int) -> tuple[Words, Words, Words, Words]:

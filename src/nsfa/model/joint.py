@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betaln
 
+from nsfa.arrays import Floats
 from nsfa.data import Observed
-from nsfa.kernels import Floats
 from nsfa.model import priors
 from nsfa.model.priors import gamma_log_density, normal_log_density
 from nsfa.model.spec import Gamma, ModelSpec

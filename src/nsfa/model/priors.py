@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, digamma, gammaln
 
-from nsfa.kernels import Bools, Ints
+from nsfa.arrays import Bools, Ints
 from nsfa.model.spec import Gamma, ModelSpec
 
 Generator = np.random.Generator

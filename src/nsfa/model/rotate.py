@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.kernels import Floats
+from nsfa.arrays import Floats
 
 _MOST_STEPS = 200
 _TOLERANCE = 1e-6

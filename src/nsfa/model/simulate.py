@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.kernels import Bools, Floats
+from nsfa.arrays import Bools, Floats
 from nsfa.model import priors
 from nsfa.model.priors import draw_gamma, draw_value
 from nsfa.model.spec import ModelSpec

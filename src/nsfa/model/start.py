@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsfa.arrays import Floats
 from nsfa.data import Observed
-from nsfa.kernels import Floats, Kernels
+from nsfa.kernels import Kernels
 from nsfa.model.spec import Gamma, ModelSpec
 from nsfa.state import State
 

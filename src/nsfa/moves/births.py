@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsfa.kernels import Births, Floats, Ints
+from nsfa.arrays import Floats, Ints
+from nsfa.kernels import Births
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import ModelSpec

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from nsfa.kernels import Doublets, Floats
+from nsfa.arrays import Floats
+from nsfa.kernels import Doublets
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
 from nsfa.moves.marginal import completed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.kernels import Floats
+from nsfa.arrays import Floats
 from nsfa.model.spec import ModelSpec
 from nsfa.state import State
 from nsfa.stats import Stats

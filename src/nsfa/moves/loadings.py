@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.kernels import Floats, Ints
+from nsfa.arrays import Floats, Ints
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
 from nsfa.state import State

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.kernels import Floats, Marginal
+from nsfa.arrays import Floats
+from nsfa.kernels import Marginal
 from nsfa.kernels.streams import LEAST_SHARE, fresh_key
 from nsfa.model.spec import ModelSpec
 from nsfa.moves.loadings import finite_pseudo_count

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.kernels import Floats
+from nsfa.arrays import Floats
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import Gamma, ModelSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import gamma
 
-from nsfa.kernels import Floats
+from nsfa.arrays import Floats
 from nsfa.model.spec import ModelSpec
 from nsfa.state import State
 from nsfa.stats import Stats

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from nsfa.kernels import Floats, Ints
+from nsfa.arrays import Floats, Ints
 from nsfa.model.rotate import varimax
 from nsfa.model.spec import ModelSpec
 from nsfa.moves.prune import prune

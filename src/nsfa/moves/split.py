@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.kernels import Floats, Ints, Splits
+from nsfa.arrays import Floats, Ints
+from nsfa.kernels import Splits
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import ModelSpec

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import expit
 
-from nsfa.kernels import Floats, Ints, Tilts
+from nsfa.arrays import Floats, Ints
+from nsfa.kernels import Tilts
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
 from nsfa.moves.loadings import draw_anchors, without_anchors

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from nsfa.arrays import Floats, Ints
 from nsfa.draws.draw import SHARED, SUBSTANTIAL
-from nsfa.kernels import Floats, Ints
 from nsfa.pl.shared import (
     BLUE,
     TICK_SIZE,

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
-from nsfa.kernels import Floats, Ints
+from nsfa.arrays import Floats, Ints
 from nsfa.pl.shared import TICK_SIZE, axes_or_new, blank, consensus_of, factor_ticks, name_ticks, within
 from nsfa.reading import block_order, likely_loadings
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from nsfa.arrays import Bools, Floats, Ints
 from nsfa.draws import Draw
-from nsfa.kernels import Bools, Floats, Ints
 from nsfa.model.rotate import varimax
 
 # Two factors are the same from this |cosine| on.
@@ -221,7 +221,7 @@ def _match_draws(pivot: Floats, g: Floats, widths: Sequence[int]) -> tuple[list[
     if pivot.shape[1] and g.shape[1]:
         norm = np.sqrt(np.einsum("dk,dk->k", g, g))
         norm[norm == 0] = 1.0
-        # some BLAS kernels flag invalid values in single-precision products of finite numbers: they read past small ones
+        # BLAS kernels that read past small matrices flag invalid values though all of ours are finite
         with np.errstate(invalid="ignore"):
             cosine = pivot.astype(g.dtype, copy=False).T @ g / norm
         # below SAME a pair is worth nothing, so that it cannot displace a true one

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_array
 
-from nsfa.kernels import Floats, Ints
+from nsfa.arrays import Floats, Ints
 from nsfa.matching import find_features, put_features, take_features, warn_caller
 from nsfa.table import as_float_table
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nsfa.arrays import Bools, Floats, Ints
 from nsfa.draws import Draw
 from nsfa.draws.draw import SUBSTANTIAL
-from nsfa.kernels import Bools, Floats, Ints, Kernels
+from nsfa.kernels import Kernels
 from nsfa.model.spec import is_number
 from nsfa.posterior.align import Alignment, evenly
 from nsfa.posterior.factors import IN_CHAIN, FactorChecks, check_factors, trace_factors

@@ -11,7 +11,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from nsfa.kernels import Floats
+from nsfa.arrays import Floats
 
 if TYPE_CHECKING:
     from nsfa.posterior.advice import Advice

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
+from nsfa.arrays import Bools, Floats, Ints
 from nsfa.data import Observed
 from nsfa.draws import Draw
-from nsfa.kernels import Bools, Floats, Ints, Kernels, Projection
+from nsfa.kernels import Kernels, Projection
 from nsfa.posterior.project import cluster_fits, project
 
 # Predictive draws kept for intervals are thinned to stay below this many bytes.

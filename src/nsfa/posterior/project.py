@@ -8,9 +8,10 @@ import numpy as np
 from scipy.special import logsumexp
 
 from nsfa import stats
+from nsfa.arrays import Floats
 from nsfa.data import Observed
 from nsfa.draws import Draw
-from nsfa.kernels import Floats, Kernels, Projection
+from nsfa.kernels import Kernels, Projection
 from nsfa.model.priors import LOG_2PI
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from nsfa.arrays import Bools, Floats, Ints
 from nsfa.data import sparse_variance
-from nsfa.kernels import Bools, Floats, Ints
 from nsfa.readers.sheet import show, show_some
 
 _BLOCK = 1000

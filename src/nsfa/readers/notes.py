@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from nsfa.kernels import Floats
+from nsfa.arrays import Floats
 from nsfa.readers.sheet import show, show_some
 
 # so few values say nothing about what they are

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from nsfa.kernels import Ints
+from nsfa.arrays import Ints
 from nsfa.model.spec import is_integer
 from nsfa.readers import filters
 from nsfa.readers.formats import checksum, read_sheet

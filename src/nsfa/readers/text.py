@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.kernels import Floats
+from nsfa.arrays import Floats
 from nsfa.readers.content import as_utf8
 from nsfa.readers.layout import MISSING, NUMBER, RUNS, Layout, guess_layout, is_value
 from nsfa.readers.sheet import Sheet, show

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.kernels import Floats, Ints
+from nsfa.arrays import Floats, Ints
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus, by_certainty, discoveries
 from nsfa.reading import block_order, likely_loadings

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.kernels import Floats
+from nsfa.arrays import Floats
 
 # what the page's decoder calls each dtype
 _KINDS = {"uint8": "u1", "uint16": "u2", "uint32": "u4", "int16": "i2", "float64": "f8"}

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import false_discovery_control
 
 from nsfa.annotations import as_numbers, associate, is_number, sort_columns
-from nsfa.kernels import Floats, Ints
+from nsfa.arrays import Floats, Ints
 from nsfa.posterior.align import evenly
 from nsfa.posterior.consensus import Consensus
 from nsfa.reading import group_codes
