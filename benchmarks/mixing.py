@@ -20,11 +20,12 @@ from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from nsfa import Priors
-from nsfa.chain import Chain, Length, chain_generator
+from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.datasets import fetch_breast, fetch_ecoli, fetch_prostate, make_sparse_factors
-from nsfa.draws.draw import feature_pairs
+from nsfa.draw import feature_pairs
 from nsfa.kernels import get_kernels
+from nsfa.length import Length
 from nsfa.model import preset
 from nsfa.model.start import starting_factors
 from nsfa.posterior import Posterior

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.chain import Length
 from nsfa.data import observe
-from nsfa.draws import Draw
+from nsfa.draw import Draw
+from nsfa.length import Length
 from nsfa.model import preset
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus

@@ -4,10 +4,11 @@ import scipy.sparse as sp
 
 from cases import holes
 from nsfa import schedule
-from nsfa.chain import Chain, Length, chain_generator, default_thin, run_chain
+from nsfa.chain import Chain, chain_generator, run_chain
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
+from nsfa.length import Length, default_thin
 from nsfa.model import Priors, preset
 from nsfa.model.joint import log_joint
 from nsfa.model.start import initial_state, starting_factors, towards_data

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
-from nsfa.chain import Length
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
+from nsfa.length import Length
 from nsfa.model import preset
 from nsfa.runner import Progress, core_count, sample, worker_count
 from nsfa.workers import Worker, borrowed

@@ -13,9 +13,9 @@ from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nsfa.arrays import Ints
-from nsfa.chain import Length
 from nsfa.data import Observed, observe
 from nsfa.draws.store import Settings
+from nsfa.length import Length
 from nsfa.matching import find_or_check
 from nsfa.model.presets import preset
 from nsfa.model.spec import NAMED_PRIORS, ModelSpec, Priors, is_integer

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from nsfa.chain import Chain, Length, Sweep, chain_generator, run_chain
+from nsfa.chain import Chain, Sweep, chain_generator, run_chain
 from nsfa.data import Observed
-from nsfa.draws import Draw
+from nsfa.draw import Draw
 from nsfa.draws.log import Keeper, Memory, open_log
 from nsfa.draws.store import Store
 from nsfa.kernels import get_kernels
+from nsfa.length import Length
 from nsfa.model.spec import ModelSpec, is_integer
 from nsfa.model.start import starting_factors
 from nsfa.workers import Worker, borrowed

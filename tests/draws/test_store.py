@@ -21,9 +21,10 @@ from crashing import assert_part_of, assert_same_draws, difference, problem
 from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
+from nsfa.draw import factor_counts
 from nsfa.draws import codec, files, lock, store
-from nsfa.draws.draw import factor_counts
 from nsfa.kernels import get_kernels
+from nsfa.length import Length
 from nsfa.model import Gamma, ModelSpec, Priors, preset
 from nsfa.runner import Progress
 
@@ -474,7 +475,7 @@ def test_an_error_while_writing_stops_the_other_chains_and_their_draws_are_safe(
     monkeypatch.setattr(log, "write_draws", failing)
     monkeypatch.setattr(store, "EVERY", 0.3)
     data, spec = observe(GAPS), SPECS["nsfa"]
-    length = nsfa.chain.Length(5, 10**6)
+    length = Length(5, 10**6)
     with store.created(tmp_path / "s", data, store.Settings(spec, length, 1, 2)) as run:
         with pytest.raises(
             nsfa.StoreError, match="failed: Input/output error. The run was stopped; 1 draws of chain 1 and"

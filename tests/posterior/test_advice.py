@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nsfa.chain import Length
+from nsfa.length import Length
 from nsfa.posterior.advice import advise
 from nsfa.posterior.diagnostics import diagnose
 

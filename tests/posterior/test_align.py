@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from nsfa.draws.draw import Draw
+from nsfa.draw import Draw
 from nsfa.model.rotate import varimax
 from nsfa.posterior import align as module
 from nsfa.posterior.align import SAME, _match_draws, align, blocks

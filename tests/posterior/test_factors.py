@@ -7,10 +7,10 @@ import pytest
 from test_align import draw_of
 
 from nsfa import FA, NSFA
-from nsfa.chain import Length
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
+from nsfa.length import Length
 from nsfa.posterior import align as alignment
 from nsfa.posterior.align import align
 from nsfa.posterior.consensus import build

@@ -6,7 +6,7 @@ from scipy.stats import multivariate_normal
 
 from nsfa import BFRM, FA, NSFA, SFA, Priors
 from nsfa.datasets import make_sparse_factors
-from nsfa.draws.draw import COVARIANCES, feature_pairs
+from nsfa.draw import COVARIANCES, feature_pairs
 from nsfa.metrics import rmse
 
 
@@ -157,7 +157,7 @@ def test_new_samples_can_be_imputed_but_not_other_features(fitted):
 
 
 def test_an_interrupt_keeps_the_cut_with_most_draws(fitted):
-    from nsfa.chain import Length
+    from nsfa.length import Length
     from nsfa.posterior import Posterior
     from nsfa.runner import ChainResult
 

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from nsfa import AFA, BFRM, NSFA, SFA
-from nsfa.chain import Length
 from nsfa.datasets import make_sparse_factors
 from nsfa.enrichment import enrich_both
+from nsfa.length import Length
 from nsfa.posterior.align import evenly
 from nsfa.report import loadings, pack, page, samples, words, write_report
 from report_cases import checks_of, made_up

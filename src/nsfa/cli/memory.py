@@ -21,7 +21,7 @@ def guess_factors(n_samples: int, n_features: int, n_components: int | None) -> 
 
 def draw_bytes(n_features: int, n_factors: int, model: str = Model.nsfa, n_samples: int = 0) -> float:
     """Bytes of one kept draw: a bit per loading, the active ones, and a noise precision per feature."""
-    from nsfa.draws.draw import HUGE, LARGE
+    from nsfa.draw import HUGE, LARGE
 
     active = n_features * n_factors * (1.0 if model in ("fa", "afa", "fok") else _DENSITY)
     each = 4 if active <= LARGE else 2 if active <= HUGE else 1

@@ -147,7 +147,7 @@ def tell(out: Path, found: dict[str, Any]) -> None:
 
 def _numbers(found: dict[str, Any]) -> list[str]:
     """How many factors: substantial ones first, then of any size, where the two differ and are not given."""
-    from nsfa.draws.draw import SUBSTANTIAL
+    from nsfa.draw import SUBSTANTIAL
 
     n, large = found["n_components"], found["n_substantial"]
     substantial, every = found["n_substantial_posterior"], found["n_components_posterior"]

@@ -1,5 +1,1 @@
-"""Kept draws: their sparse record and where they are stored."""
-
-from nsfa.draws.draw import Draw, record
-
-__all__ = ["Draw", "record"]
+"""Where kept draws are stored, and how they leave for other programs."""

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Floats
-from nsfa.draws.draw import Draw
+from nsfa.draw import Draw
 from nsfa.kernels import Kernels, get_kernels
 from nsfa.kernels.streams import fresh_key
 

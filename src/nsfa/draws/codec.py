@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nsfa.data import Observed
-from nsfa.draws.draw import Draw, factor_counts
+from nsfa.draw import Draw, factor_counts
 from nsfa.kernels import Holes
 from nsfa.model.spec import Gamma, ModelSpec, Priors
 

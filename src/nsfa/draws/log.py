@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from nsfa.chain import Chain
+from nsfa.draw import Draw
 from nsfa.draws import codec, lock
-from nsfa.draws.draw import Draw
 from nsfa.draws.files import StoreError, clear_leftovers, write_tree
 from nsfa.draws.store import Store, file_number
 

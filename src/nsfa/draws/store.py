@@ -21,10 +21,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from nsfa import __version__
-from nsfa.chain import Length
 from nsfa.data import Observed
+from nsfa.draw import Draw
 from nsfa.draws import codec, lock
-from nsfa.draws.draw import Draw
 from nsfa.draws.files import (
     DamagedFileError,
     StoreError,
@@ -37,6 +36,7 @@ from nsfa.draws.files import (
     write_bytes,
     write_tree,
 )
+from nsfa.length import Length
 from nsfa.model.spec import ModelSpec
 
 FORMAT, VERSION = "nsfa store", 1

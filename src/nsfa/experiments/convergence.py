@@ -54,9 +54,9 @@ def _task(name: str, data: str, seed: int, sweeps: int, milliseconds: float) -> 
 
 def trace(name: str, data: str, seed: int, sweeps: int) -> Iterator[Number]:
     """K after sweeps (all early ones, then every tenth), how much it changes per sweep, and the seconds per sweep."""
-    from nsfa.chain import Length
     from nsfa.data import observe
     from nsfa.datasets import fetch_breast
+    from nsfa.length import Length
     from nsfa.model.presets import preset
     from nsfa.runner import sample
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nsfa.arrays import Floats, Ints
-from nsfa.draws.draw import SHARED, SUBSTANTIAL
+from nsfa.draw import SHARED, SUBSTANTIAL
 from nsfa.pl.shared import (
     BLUE,
     TICK_SIZE,

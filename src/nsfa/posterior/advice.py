@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from nsfa.chain import Length
+from nsfa.length import Length
 from nsfa.posterior.diagnostics import ESS_LIMIT, RHAT_LIMIT, TOO_FEW_DRAWS, Diagnostics
 
 # Chains that disagree get so many more draws at least; rough averages at most so many times the draws they have.

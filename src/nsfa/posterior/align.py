@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from nsfa.arrays import Bools, Floats, Ints
-from nsfa.draws import Draw
+from nsfa.draw import Draw
 from nsfa.model.rotate import varimax
 
 # Two factors are the same from this |cosine| on.

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nsfa.arrays import Bools, Floats, Ints
-from nsfa.draws import Draw
-from nsfa.draws.draw import SUBSTANTIAL
+from nsfa.draw import SUBSTANTIAL, Draw
 from nsfa.kernels import Kernels
 from nsfa.model.spec import is_number
 from nsfa.posterior.align import Alignment, evenly

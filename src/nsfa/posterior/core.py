@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Bools, Floats, Ints
-from nsfa.chain import Length
 from nsfa.data import Observed
-from nsfa.draws import Draw
-from nsfa.draws.draw import COVARIANCES, feature_pairs
+from nsfa.draw import COVARIANCES, Draw, feature_pairs
 from nsfa.kernels import get_kernels
+from nsfa.length import Length
 from nsfa.metrics import log_mean_density
 from nsfa.model.priors import LOG_2PI
 from nsfa.model.spec import ModelSpec

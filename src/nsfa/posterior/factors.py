@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsfa.arrays import Bools, Floats, Ints
-from nsfa.draws import Draw
+from nsfa.draw import Draw
 from nsfa.posterior.diagnostics import (
     ESS_LIMIT,
     NOT_JUDGED,

@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.data import Observed
-from nsfa.draws import Draw
+from nsfa.draw import Draw
 from nsfa.kernels import Kernels, Projection
 from nsfa.posterior.project import cluster_fits, project
 

@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from nsfa import stats
 from nsfa.arrays import Floats
 from nsfa.data import Observed
-from nsfa.draws import Draw
+from nsfa.draw import Draw
 from nsfa.kernels import Kernels, Projection
 from nsfa.model.priors import LOG_2PI
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nsfa.arrays import Bools, Floats, Ints
-from nsfa.draws import Draw
+from nsfa.draw import Draw
 from nsfa.posterior.align import Alignment, blocks, side_by_side
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nsfa.arrays import Ints
-from nsfa.draws.draw import SUBSTANTIAL
+from nsfa.draw import SUBSTANTIAL
 from nsfa.enrichment import METHODS, SET_FDR, GeneSets, best_sets, enrich_both
 from nsfa.posterior import Posterior
 from nsfa.posterior.align import evenly

@@ -9,7 +9,7 @@ import numpy as np
 
 from nsfa import __version__
 from nsfa.arrays import Ints
-from nsfa.draws.draw import SUBSTANTIAL
+from nsfa.draw import SUBSTANTIAL
 from nsfa.model import Priors
 from nsfa.model.spec import NAMED_PRIORS
 from nsfa.posterior import Posterior

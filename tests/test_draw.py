@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from cases import case
-from nsfa.draws import draw as module
-from nsfa.draws import record
+from nsfa import draw as module
+from nsfa.draw import record
 
 
 @pytest.mark.parametrize("name", ["nsfa", "fa", "bfrm"])
