@@ -48,6 +48,7 @@ def measure(name: str, threads: int, quick: bool) -> dict[str, float]:
     from nsfa.data import observe
     from nsfa.kernels import get_kernels
     from nsfa.model import preset
+    from nsfa.samples import Samples
 
     imported = time.perf_counter() - started
     data = observe(table(name))
@@ -58,7 +59,7 @@ def measure(name: str, threads: int, quick: bool) -> dict[str, float]:
     turns = {"synthetic": 200, "breast": 20, "prostate": 8}[name.split()[0]]
     with threadpool_limits(1):
         started = time.perf_counter()
-        chain = Chain(data, spec, get_kernels("numba", threads), chain_generator(0, 0), start=start)
+        chain = Chain(Samples(data, get_kernels("numba", threads)), spec, chain_generator(0, 0), start=start)
         chain.sweep()
         first = time.perf_counter() - started + imported
         for sweep in range(1500):
@@ -78,12 +79,12 @@ def measure(name: str, threads: int, quick: bool) -> dict[str, float]:
             # the threads of the matrix products stay awake for a while
             time.sleep(0.1)
         full = []
-        every = schedule.build(preset("nsfa", **settings), data.shape[0])
-        marginal = schedule.build_marginal(preset("nsfa", **settings), data)
+        every = schedule.build(preset("nsfa", **settings), data.shape[0], chain.samples.can)
         for sweep in range(40):
             started = time.perf_counter()
-            for move in (*(marginal if sweep % schedule.MARGINAL_PERIOD == 0 else ()), *every):
-                move(chain.state, chain.stats, chain.spec, chain.rng)
+            # past the first sweeps, which have all moves
+            for move in every.of_sweep(1000 + sweep):
+                move.update(chain.state, chain.samples, chain.spec, chain.rng)
             full.append(time.perf_counter() - started)
     n_factors = round(float(np.mean(factors)))
     out = {
@@ -116,6 +117,7 @@ def reference(data, spec, n_factors: int) -> float:
     """ms of one sweep of the plain-NumPy backend."""
     from nsfa.chain import Chain, chain_generator
     from nsfa.kernels import get_kernels
+    from nsfa.samples import Samples
 
     if data.shape[0] > 1000:
         # entry by entry in Python: a hundredth of the features says as much
@@ -123,7 +125,7 @@ def reference(data, spec, n_factors: int) -> float:
 
         part = observe(data.values[::100].T)
         return 100 * reference(part, spec, n_factors)
-    chain = Chain(data, spec, get_kernels("reference"), chain_generator(0, 0), start=n_factors)
+    chain = Chain(Samples(data, get_kernels("reference")), spec, chain_generator(0, 0), start=n_factors)
     started = time.perf_counter()
     for _ in range(3):
         chain.sweep()

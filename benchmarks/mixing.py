@@ -30,6 +30,7 @@ from nsfa.model import preset
 from nsfa.model.start import starting_factors
 from nsfa.posterior import Posterior
 from nsfa.posterior.diagnostics import ess_bulk, split_rhat
+from nsfa.samples import Samples
 
 CHAINS = 4
 SCHEDULES = {
@@ -66,7 +67,7 @@ def run_one(name: str, schedule: str, number: int, length: tuple[int, int]) -> R
     pairs = feature_pairs(data.shape[0])
     trace, seconds, draws = np.empty((tune + sweeps, len(QUANTITIES))), np.empty(tune + sweeps), []
     with threadpool_limits(1):
-        chain = Chain(data, spec, get_kernels(), chain_generator(0, number), start, tune)
+        chain = Chain(Samples(data, get_kernels()), spec, chain_generator(0, number), start, tune)
         used, began = 0.0, time.process_time()
         for i in range(tune + sweeps):
             births = chain.sweep()
@@ -75,7 +76,7 @@ def run_one(name: str, schedule: str, number: int, length: tuple[int, int]) -> R
             norm = np.linalg.norm(g.T @ g)
             entries = np.einsum("pk,pk->p", g[pairs[:, 0]], g[pairs[:, 1]])
             trace[i] = (
-                chain.stats.log_evidence, chain.state.n_factors, chain.state.usage.sum(), chain.state.concentration,
+                chain.samples.log_evidence, chain.state.n_factors, chain.state.usage.sum(), chain.state.concentration,
                 norm, *entries,
             )  # fmt: skip
             seconds[i] = used

@@ -20,6 +20,7 @@ from nsfa.datasets import fetch_breast, fetch_ecoli, make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.metrics import match_factors, pattern_precision_recall, reconstruction_error, rmse
 from nsfa.model import preset
+from nsfa.samples import Samples
 
 
 def synthetic(sweep: str, sweeps: int = 4000) -> None:
@@ -30,7 +31,7 @@ def synthetic(sweep: str, sweeps: int = 4000) -> None:
         data = make_sparse_factors(100, pattern=pattern, random_state=seed)
         observed = observe(data.X)
         spec = preset("nsfa", concentration=1.0, sweep=sweep, moves="plain")
-        chain = Chain(observed, spec, get_kernels(), chain_generator(seed, 0))
+        chain = Chain(Samples(observed, get_kernels()), spec, chain_generator(seed, 0))
         factors, last = [], []
         for number in range(sweeps):
             chain.sweep()

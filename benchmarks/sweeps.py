@@ -17,6 +17,7 @@ from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.model import preset
 from nsfa.posterior.diagnostics import ess_bulk
+from nsfa.samples import Samples
 
 SIZES = [(100, 100, 4000), (400, 100, 3000), (1000, 100, 2000), (2000, 100, 1500), (4000, 100, 800), (12000, 100, 300)]
 
@@ -26,7 +27,7 @@ def measure(n_features: int, n_samples: int, sweeps: int, kind: str, threads: in
     data = make_sparse_factors(n_samples, n_features, 16, density=0.1, random_state=0)
     spec = preset("nsfa", concentration=1.0, sweep=kind)
     with threadpool_limits(1):
-        chain = Chain(observe(data.X), spec, get_kernels("numba", threads), chain_generator(0, 0))
+        chain = Chain(Samples(observe(data.X), get_kernels("numba", threads)), spec, chain_generator(0, 0))
         for _ in range(max(sweeps // 2, 400)):
             chain.sweep()
         trace, started = np.empty((2, sweeps)), time.perf_counter()

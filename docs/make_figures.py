@@ -32,6 +32,44 @@ def draw_report() -> None:
         take_picture(Path(folder) / "demo" / "report.html", FIGURES / "report.png")
 
 
+# room: column, row, what is in it
+ROOMS = {
+    "readers/": (0, 1, "files, DataFrames,\nAnnData"),
+    "data.py": (1, 1, "centred, scaled,\nholes listed"),
+    "samples.py": (2, 1, "values, holes, scores;\nS, T and q of them"),
+    "chain.py": (3, 1, "a state, its samples,\nits moves in order"),
+    "draws/": (4, 1, "records of draws,\nstore, checkpoints"),
+    "posterior/": (5, 1, "consensus, verdicts,\npredictions"),
+    "kernels/": (2, 0, "loops and products:\nreference, numba"),
+    "moves/": (3, 0, "one conditional\neach"),
+    "schedule.py": (3, 2, "from a ModelSpec:\nwhich moves, when"),
+    "runner.py": (4, 2, "chains in threads\nand processes"),
+    "front ends": (5, 0, "estimators, cli/,\nreport/, tl, pl/"),
+}
+FLOW = [("readers/", "data.py"), ("data.py", "samples.py"), ("samples.py", "chain.py"), ("chain.py", "draws/"),
+        ("draws/", "posterior/"), ("posterior/", "front ends"), ("kernels/", "samples.py"), ("moves/", "chain.py"),
+        ("schedule.py", "chain.py"), ("runner.py", "draws/")]  # fmt: skip
+
+
+def draw_architecture() -> None:
+    """The rooms of the package and how a table flows through them."""
+    figure, axis = plt.subplots(figsize=(11, 4.4))
+    for name, (column, row, words) in ROOMS.items():
+        edge, face = (BLUE, "#dcebf7") if name == "samples.py" else ("0.6", "white")
+        axis.add_patch(plt.Rectangle((column - 0.43, row - 0.31), 0.86, 0.62, edgecolor=edge, facecolor=face, zorder=2))
+        axis.text(column, row + 0.17, name, ha="center", va="center", weight="bold", fontsize=8.5)
+        axis.text(column, row - 0.1, words, ha="center", va="center", fontsize=8)
+    for start, end in FLOW:
+        (x, y, _), (to_x, to_y, _) = ROOMS[start], ROOMS[end]
+        gap = np.array([0.45 * np.sign(to_x - x), 0.33 * np.sign(to_y - y)])
+        line = {"arrowstyle": "-|>", "color": BLUE if y == to_y or end == "front ends" else "0.5"}
+        axis.annotate("", (to_x - gap[0], to_y - gap[1]), (x + gap[0], y + gap[1]), arrowprops=line)
+    axis.set(xlim=(-0.5, 5.5), ylim=(-0.4, 2.4))
+    axis.axis("off")
+    figure.savefig(FIGURES / "architecture.png", dpi=130, bbox_inches="tight")
+    plt.close(figure)
+
+
 def draw_demo() -> None:
     """Posterior of K, and true beside inferred loadings, of the data that ``nsfa demo`` simulates."""
     data = make_sparse_factors(n_samples=100, n_features=100, n_components=16, random_state=0)
@@ -63,5 +101,6 @@ def draw_demo() -> None:
 
 
 if __name__ == "__main__":
+    draw_architecture()
     draw_demo()
     draw_report()

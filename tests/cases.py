@@ -8,14 +8,14 @@ from nsfa.data import observe
 from nsfa.kernels import get_kernels
 from nsfa.model import Gamma, Priors, preset
 from nsfa.model.simulate import simulate_data, simulate_state
-from nsfa.stats import Stats
+from nsfa.samples import Samples
 
 HOLES = ("complete", "some", "most", "mixed")
 
 
-def centred(state, stats):
+def centred(state, samples):
     """The table (D, N) less the state's intercepts; nonsense where entries are missing."""
-    return stats.data.values - (0.0 if state.intercept is None else state.intercept[:, None])
+    return samples.data.values - (0.0 if state.intercept is None else state.intercept[:, None])
 
 
 def holes(kind: str, n_features: int, n_samples: int, rng) -> np.ndarray:
@@ -30,18 +30,20 @@ def holes(kind: str, n_features: int, n_samples: int, rng) -> np.ndarray:
 
 
 def case(name="nsfa", kind="complete", n_features=9, n_samples=8, seed=0, backend="reference", **changes):
-    """(state, stats, spec): a state from the prior, and data from it with holes."""
+    """(state, samples, spec): a state and scores from the prior, and data from them with holes."""
     rng = np.random.default_rng(seed)
     if name != "nsfa":
         changes.setdefault("n_components", 4)
     # never an empty pattern: several factors per feature
     changes.setdefault("priors", Priors(concentration=Gamma(40.0, 10.0), noise=Gamma(3, 2), loading_shape=3.0))
     spec = preset(name, **changes)
-    state = simulate_state(spec, n_features, n_samples, rng)
+    state, scores, cluster = simulate_state(spec, n_features, n_samples, rng)
     if state.intercept is not None:
         state.intercept[:] = rng.standard_normal(n_features)
     mask = holes(kind, n_features, n_samples, rng)
-    data = observe(np.where(mask, np.nan, simulate_data(state, rng)).T, scale=None, center=False)
-    stats = Stats(data, get_kernels(backend))
-    stats.refresh(state)
-    return state, stats, spec
+    data = observe(np.where(mask, np.nan, simulate_data(state, scores, rng)).T, scale=None, center=False)
+    samples = Samples(data, get_kernels(backend))
+    samples.set_scores(scores)
+    samples.cluster = cluster
+    samples.refresh(state)
+    return state, samples, spec

@@ -66,8 +66,9 @@ def difference(a, b) -> str:
     for item in fields(a):
         one, other = getattr(a, item.name), getattr(b, item.name)
         if item.name == "scalars":
-            names = set(one) | set(other)
+            names = set(one) & set(other)
             wrong = [n for n in names if n != "seconds" and repr(float(one[n])) != repr(float(other[n]))]
+            wrong += set(one) ^ set(other)
             if wrong:
                 return f"{wrong}"
         elif isinstance(one, np.ndarray):

@@ -19,7 +19,8 @@ from nsfa.data import Observed, observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.model import Priors, preset
-from nsfa.moves.births import BirthInfo
+from nsfa.moves.info import Info
+from nsfa.samples import Samples
 
 FILE = Path(__file__).parent / "data" / "digests.json"
 SWEEPS = 10
@@ -62,11 +63,11 @@ def cases() -> Iterator[tuple[str, Observed, str, dict, int, int]]:
 
 def digest(data: Observed, model: str, settings: dict, start: int, tune: int) -> list[list[float]]:
     """The numbers (sweeps, numbers) of a short chain."""
-    chain = Chain(data, preset(model, **settings), get_kernels(), chain_generator(7, 0), start, tune)
+    chain = Chain(Samples(data, get_kernels()), preset(model, **settings), chain_generator(7, 0), start, tune)
     out = []
     for _ in range(SWEEPS):
         chain.sweep()
-        drawn = chain.draw(BirthInfo(0, 0), 0.0).scalars
+        drawn = chain.draw(Info(0, 0), 0.0).scalars
         out.append([float(drawn[name]) for name in NUMBERS])
     return out
 

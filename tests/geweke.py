@@ -11,6 +11,7 @@ are honest however slowly a chain mixes.
 
 from __future__ import annotations
 
+import copy
 import os
 from dataclasses import dataclass, replace
 
@@ -21,8 +22,8 @@ from nsfa.data import observe
 from nsfa.kernels import get_kernels
 from nsfa.model import Gamma, Priors, preset
 from nsfa.model.joint import log_prior
-from nsfa.model.simulate import simulate_data, simulate_state
-from nsfa.stats import Stats
+from nsfa.model.simulate import Simulated, simulate_data, simulate_state
+from nsfa.samples import Samples
 
 N_FEATURES, N_SAMPLES = 5, 4
 SEED = int(os.environ.get("NSFA_TEST_SEED", "20110"))
@@ -44,10 +45,10 @@ PRIORS = Priors(
 ABSOLUTE = replace(PRIORS, relative=False, intercept=False)
 
 
-def statistics(state, spec) -> dict[str, float]:
-    """Functions of the state, none linear in a hyperparameter alone, all with light tails."""
-    k = state.n_factors
-    fit = state.loadings @ state.scores.T
+def statistics(state, samples, spec) -> dict[str, float]:
+    """Functions of state and scores, none linear in a hyperparameter alone, all with light tails."""
+    k, scores, cluster = state.n_factors, samples.scores, samples.cluster
+    fit = state.loadings @ scores.T
     out = {
         "K": k,
         "K2": k**2,
@@ -56,8 +57,8 @@ def statistics(state, spec) -> dict[str, float]:
         "doublets": (state.usage == 2).sum(),
         "usage2": (state.usage**2).sum(),
         "log loadings": np.log1p((state.loadings**2).sum()),
-        "log scores": np.log1p((state.scores**2).sum()),
-        "score power": np.mean(state.scores**2) if k else 1.0,
+        "log scores": np.log1p((scores**2).sum()),
+        "score power": np.mean(scores**2) if k else 1.0,
         "log noise": np.log(state.noise_precision).mean(),
         "log noise 2": (np.log(state.noise_precision) ** 2).mean(),
         "log slab": np.log(state.precision_rows).sum(),
@@ -68,15 +69,18 @@ def statistics(state, spec) -> dict[str, float]:
         "log loading rate": np.log(state.loading_rate),
         "fit": np.tanh(fit[0, 0]),
         "fit size": np.log1p((fit**2).sum()),
-        "log prior": sum(log_prior(state, spec).values()),
+        "log prior": sum(log_prior(state, samples, spec).values()),
     }
+    if state.known is not None:
+        users = state.active[:, : state.known.shape[1]]
+        out["known"], out["known users"] = state.known[users].sum(), users.sum()
     if state.sparsity is not None:
         out["log rho"] = np.log(state.sparsity).mean()
         out["rho usage"] = (state.sparsity * state.usage).sum()
-    if state.cluster is not None:
-        out["clusters"] = len(np.unique(state.cluster))
+    if cluster is not None:
+        out["clusters"] = len(np.unique(cluster))
         out["log urn"] = np.log(state.urn_concentration)
-        out["together"] = float(state.cluster[0] == state.cluster[1])
+        out["together"] = float(cluster[0] == cluster[1])
     return {name: float(value) for name, value in out.items()}
 
 
@@ -108,47 +112,84 @@ CHAIN_LENGTH = 100
 RUNAWAY = 150  # factors: a chain that gets here is caught
 
 
-def run(name: str, sweeps: int, missing: bool = True, seed: int = SEED, without=(), repeat=1, **changes) -> Result:
+def run(
+    name: str, sweeps: int, missing: bool = True, seed: int = SEED, without=(), repeat=1, known=None, **changes
+) -> Result:
     """z scores of every statistic for one model; ``changes`` go to the specification, moves named ``without`` are left out.
 
-    Data come anew after ``repeat`` sweeps: intercepts, which are drawn last, act on the next one.
+    Data come anew after ``repeat`` sweeps: intercepts, which are drawn last, act on the next one. ``known`` (D, K₀) is
+    added to the prior log odds of the first factors.
     """
     changes.setdefault("priors", PRIORS)
     if name != "nsfa":
         changes.setdefault("n_components", 3)
     spec = preset(name, **changes)
     rng = np.random.default_rng(seed)
-    prior = [statistics(simulate_state(spec, N_FEATURES, N_SAMPLES, rng), spec) for _ in range(2 * sweeps)]
+    drawn = [simulate_state(spec, N_FEATURES, N_SAMPLES, rng) for _ in range(2 * sweeps)]
+    weight = np.ones(len(drawn))
+    if known is not None:
+        drawn, weight = _tilted(drawn, known, spec, rng)
+    prior = [statistics(one.state, one, spec) for one in drawn]
     rng = np.random.default_rng([seed, 1])
-    chains = [_successive(spec, mask(missing), rng, without, repeat) for _ in range(sweeps // CHAIN_LENGTH)]
+
+    def start():
+        if known is None:
+            return simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
+        return copy.deepcopy(drawn[rng.choice(len(drawn), p=weight / weight.sum())])
+
+    chains = [_successive(spec, mask(missing), start(), rng, without, repeat) for _ in range(sweeps // CHAIN_LENGTH)]
     names = list(prior[0])
     a = np.array([[row[n] for n in names] for row in prior])
     b = np.array([[np.mean([row[n] for row in chain]) for n in names] for chain in chains])
     moving = a.std(axis=0) > 1e-12
     a, b = a[:, moving], b[:, moving]
-    variance = a.var(axis=0) / len(a) + b.var(axis=0, ddof=1) / len(b)
-    z = (b.mean(axis=0) - a.mean(axis=0)) / np.sqrt(variance)
+    mean = np.average(a, axis=0, weights=weight)
+    variance = ((weight[:, None] * (a - mean)) ** 2).sum(axis=0) / weight.sum() ** 2 + b.var(axis=0, ddof=1) / len(b)
+    z = (b.mean(axis=0) - mean) / np.sqrt(variance)
     return Result([n for n, m in zip(names, moving, strict=True) if m], z)
 
 
-def _successive(spec, holes, rng, without, repeat) -> list[dict[str, float]]:
+def _tilted(drawn, known, spec, rng):
+    """Draws of the prior with some factors, taken at random, first, and their weights under a prior that knows of them.
+
+    Under the buffet the factors of which something is known have their places: there are K!/(K − K₀)! ways to fill them.
+    """
+    kept, weight = [], []
+    for state, scores, cluster in drawn:
+        if state.n_factors < known.shape[1]:
+            continue
+        order = rng.permutation(state.n_factors)
+        for buffer in state.buffers.values():
+            buffer[:, : len(order)] = buffer[:, order]
+        state.usage, state.known = state.usage[order], known
+        if state.loading_precision.ndim:
+            state.loading_precision = state.loading_precision[..., order]
+        kept.append(Simulated(state, scores[:, order], cluster))
+        ways = np.prod(state.n_factors - np.arange(known.shape[1])) if spec.pattern == "ibp" else 1.0
+        weight.append(ways * np.exp(known[state.active[:, : known.shape[1]]].sum()))
+    return kept, np.array(weight)
+
+
+def _successive(spec, holes, start, rng, without, repeat) -> list[dict[str, float]]:
     """Statistics of one chain after its first quarter, started from the prior."""
-    state = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
-    table = np.where(holes, np.nan, simulate_data(state, rng).T)
+    state, scores, cluster = start
+    table = np.where(holes, np.nan, simulate_data(state, scores, rng).T)
     data = observe(table, scale=None, center=False)
-    stats = Stats(data, get_kernels())
-    moves = (*schedule.build_marginal(spec, data), *schedule.build(spec, N_FEATURES))
+    samples = Samples(data, get_kernels())
+    samples.set_scores(scores)
+    samples.cluster = cluster
+    moves = schedule.build(spec, N_FEATURES, samples.can).moves
     out = []
     for sweep in range(CHAIN_LENGTH):
         if state.intercept is not None:
             # the prior is flat: wherever an intercept is, all else has the same distribution
             state.intercept[:] = 0.0
-        data.replace_values(simulate_data(state, rng))
-        stats.refresh(state)
-        for move in repeat * tuple(move for move in moves if move.__name__ not in without):
-            move(state, stats, spec, rng)
+        data.replace_values(simulate_data(state, samples.scores, rng))
+        samples.refresh(state)
+        for move in repeat * tuple(move for move in moves if move.update.__name__ not in without):
+            move.update(state, samples, spec, rng)
         if sweep >= CHAIN_LENGTH // 4 and sweep % 2:
-            out.append(statistics(state, spec))
+            out.append(statistics(state, samples, spec))
         if state.n_factors > RUNAWAY:
             break
-    return out or [statistics(state, spec)]
+    return out or [statistics(state, samples, spec)]

@@ -1,9 +1,11 @@
+import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from cases import holes
-from nsfa import schedule
 from nsfa.chain import Chain, chain_generator, run_chain
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
@@ -11,9 +13,10 @@ from nsfa.kernels import get_kernels
 from nsfa.length import Length, default_thin
 from nsfa.model import Priors, preset
 from nsfa.model.joint import log_joint
-from nsfa.model.start import initial_state, starting_factors, towards_data
+from nsfa.model.start import initial_state, starting_factors
 from nsfa.moves import loadings
 from nsfa.moves.tilt import choose_pairs
+from nsfa.samples import Samples
 
 NAMES = ("fa", "afa", "fok", "sfa", "nsfa", "bfrm")
 
@@ -22,6 +25,10 @@ def specification(name, **changes):
     if name != "nsfa":
         changes.setdefault("n_components", 3)
     return preset(name, **changes)
+
+
+def chain_of(data, spec, rng, start=0, tune=0, backend="numba"):
+    return Chain(Samples(data, get_kernels(backend)), spec, rng, start, tune)
 
 
 def tables(rng):
@@ -38,7 +45,7 @@ def tables(rng):
 @pytest.mark.parametrize("kind", ["dense", "missing", "sparse", "single"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_model_runs_on_every_kind_of_table(name, kind, rng):
-    chain = Chain(observe(tables(rng)[kind]), specification(name), get_kernels(), chain_generator(0, 0))
+    chain = chain_of(observe(tables(rng)[kind]), specification(name), chain_generator(0, 0))
     draws = [s.draw for s in run_chain(chain, Length(10, 5, 2)) if s.draw is not None]
     chain.state.check_invariants()
     assert len(draws) == 5
@@ -55,7 +62,7 @@ def test_every_model_runs_on_every_kind_of_table(name, kind, rng):
 def test_every_switch_goes_with_every_model(name, noise, precision, rate, rng):
     priors = Priors() if rate is None else Priors(loading_rate=rate, urn=0.8)
     spec = specification(name, noise=noise, precision=precision, priors=priors)
-    chain = Chain(observe(tables(rng)["missing"]), spec, get_kernels(), chain_generator(0, 1))
+    chain = chain_of(observe(tables(rng)["missing"]), spec, chain_generator(0, 1))
     for _ in range(8):
         chain.sweep()
     chain.state.check_invariants()
@@ -69,11 +76,12 @@ def test_every_switch_goes_with_every_model(name, noise, precision, rate, rng):
 @pytest.mark.parametrize("name", NAMES)
 def test_reported_log_joint_is_the_oracles(name, kind, rng):
     data = observe(tables(rng)[kind])
-    chain = Chain(data, specification(name, noise="shared"), get_kernels(), chain_generator(3, 0))
+    chain = chain_of(data, specification(name, noise="shared"), chain_generator(3, 0))
     for _ in range(15):
         births = chain.sweep()
     draw = chain.draw(births, 0.0)
-    assert draw.scalars["log_joint"] == pytest.approx(sum(log_joint(chain.state, data, chain.spec).values()), rel=1e-9)
+    expected = sum(log_joint(chain.state, chain.samples, chain.spec).values())
+    assert draw.scalars["log_joint"] == pytest.approx(expected, rel=1e-9)
     np.testing.assert_allclose(draw.loadings(), chain.state.loadings, rtol=1e-6, atol=1e-7)
     assert draw.n_active == chain.state.active.sum()
 
@@ -84,8 +92,8 @@ def test_reference_and_compiled_chains_stay_together(name, sweep, rng):
     """The same seed gives the same chain on both backends, up to rounding, for many sweeps."""
     data = observe(tables(rng)["missing"])
     chains = [
-        Chain(data, specification(name, sweep=sweep), get_kernels(b), chain_generator(5, 0))
-        for b in ("reference", "numba")
+        chain_of(data, specification(name, sweep=sweep), chain_generator(5, 0), backend=backend)
+        for backend in ("reference", "numba")
     ]
     for _ in range(6):
         for chain in chains:
@@ -93,7 +101,7 @@ def test_reference_and_compiled_chains_stay_together(name, sweep, rng):
     a, b = (chain.state for chain in chains)
     np.testing.assert_array_equal(a.active, b.active)
     np.testing.assert_allclose(a.loadings, b.loadings, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(a.scores, b.scores, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(*(chain.samples.scores for chain in chains), rtol=1e-6, atol=1e-8)
 
 
 def test_where_sums_run_over_all_states_the_sampler_is_exact():
@@ -101,43 +109,40 @@ def test_where_sums_run_over_all_states_the_sampler_is_exact():
     spec = preset("sfa", n_components=1, concentration=1.0, sweep="collapsed")
     rng = np.random.default_rng(4)
     data = observe(rng.normal(size=(6, 2)), scale=None)
-    chain = Chain(data, spec, get_kernels(), rng)
-    state, stats = chain.state, chain.stats
-    state.scores[:] = rng.standard_normal(state.scores.shape)
-    stats.refresh(state)
+    chain = chain_of(data, spec, rng)
+    state, samples = chain.state, chain.samples
+    samples.set_scores(rng.standard_normal(samples.scores.shape))
+    samples.refresh(state)
     counts = np.zeros(4)
     for _ in range(20_000):
-        loadings.update_finite_collapsed(state, stats, spec, rng)
+        loadings.update_finite_collapsed(state, samples, spec, rng)
         counts[2 * state.active[0, 0] + state.active[1, 0]] += 1
-    expected = np.array([_pattern_weight(state, data, spec, [i // 2, i % 2]) for i in range(4)])
+    expected = np.array([_pattern_weight(state, samples, spec, [i // 2, i % 2]) for i in range(4)])
     expected = np.exp(expected - expected.max())
     expected /= expected.sum()
     z = (counts / counts.sum() - expected) / np.sqrt(expected * (1 - expected) / counts.sum())
     assert np.abs(z).max() < 6  # draws are correlated
 
 
-def _pattern_weight(state, data, spec, pattern):
+def _pattern_weight(state, samples, spec, pattern):
     """log of the joint with the loadings integrated out analytically."""
-    import copy
-
     trial = copy.deepcopy(state)
     trial.active[:, 0] = np.array(pattern, bool)
     trial.loadings[:] = 0.0
     trial.usage = trial.active.sum(axis=0)
-    total = sum(log_joint(trial, data, spec).values())
+    total, x = sum(log_joint(trial, samples, spec).values()), samples.scores[:, 0]
     for d in np.flatnonzero(trial.active[:, 0]):
         lam, tau = float(trial.loading_precision[0]), trial.noise_precision[d]
-        ell = tau * trial.scores[:, 0] @ trial.scores[:, 0] + lam
-        shift = tau * data.values[d] @ trial.scores[:, 0]
+        ell = tau * x @ x + lam
+        shift = tau * samples.data.values[d] @ x
         # ∫ N(g; 0, 1/λ) … dg over the density at g = 0, where log_joint has put ½ log(λ/2π)
         total += 0.5 * (np.log(2 * np.pi) - np.log(ell) + shift**2 / ell)
     return total
 
 
 def test_a_sweep_reports_warm_up_and_keeps_every_thin_th_draw():
-    chain = Chain(
-        observe(make_sparse_factors(15, 10, 2, random_state=0).X), preset("nsfa"), get_kernels(), chain_generator(0, 0)
-    )
+    data = observe(make_sparse_factors(15, 10, 2, random_state=0).X)
+    chain = chain_of(data, preset("nsfa"), chain_generator(0, 0))
     sweeps = list(run_chain(chain, Length(tune=4, draws=3, thin=2)))
     assert [s.number for s in sweeps] == list(range(1, 11))
     assert [s.warming_up for s in sweeps] == [True] * 4 + [False] * 6
@@ -145,26 +150,20 @@ def test_a_sweep_reports_warm_up_and_keeps_every_thin_th_draw():
 
 
 def test_nothing_but_noise_keeps_an_empty_model_alive(rng):
-    chain = Chain(
-        observe(rng.normal(size=(30, 8))), preset("nsfa", concentration=0.01), get_kernels(), chain_generator(0, 0)
-    )
+    data = observe(rng.normal(size=(30, 8)))
+    chain = chain_of(data, preset("nsfa", concentration=0.01), chain_generator(0, 0))
     for _ in range(200):
         chain.sweep()
     assert chain.state.n_factors <= 2
     chain.state.check_invariants()
 
 
-@pytest.mark.parametrize(
-    ("n_features", "expected"), [(100, loadings.update_buffet_collapsed), (20_000, loadings.update_buffet_parallel)]
-)
-def test_the_sweep_is_chosen_by_size_alone(n_features, expected):
-    assert expected in schedule.build(preset("nsfa"), n_features)
-
-
 def test_an_empty_start_has_no_factors_and_a_fixed_one_has_k(rng):
     data = observe(rng.normal(size=(10, 6)))
-    assert initial_state(data, preset("nsfa"), rng).n_factors == 0
-    assert initial_state(data, preset("sfa", n_components=4), rng).n_factors == 4
+    for spec, expected in ((preset("nsfa"), 0), (preset("sfa", n_components=4), 4)):
+        assert initial_state(data.shape, spec).n_factors == expected
+        samples = chain_of(data, spec, rng).samples
+        assert samples.scores.shape == (10, expected) and samples.cross.shape == (6, expected) and samples.valid
 
 
 def test_chains_start_apart_unless_the_schedule_is_the_papers():
@@ -181,7 +180,9 @@ def test_chains_start_apart_unless_the_schedule_is_the_papers():
 def test_starting_scores_span_where_the_samples_differ(sparse, rng):
     X = rng.normal(size=(40, 3)) @ rng.normal(size=(3, 30)) + 0.01 * rng.normal(size=(40, 30))
     data = observe(sp.csr_matrix(X) if sparse else X)
-    scores = towards_data(rng.normal(size=(40, 3)), data, get_kernels(), rng)
+    samples = Samples(data, get_kernels())
+    samples.begin(initial_state(data.shape, preset("nsfa"), 3), rng, towards_data=True)
+    scores = samples.scores
     np.testing.assert_allclose(scores.T @ scores, 40 * np.eye(3), atol=1e-8)
     centred = X - X.mean(axis=0)
     left = np.linalg.svd(centred / centred.std(axis=0))[0][:, :3]
@@ -192,12 +193,12 @@ def test_long_tables_start_with_simple_structure(rng):
     """Three groups of features with a factor each: the start finds them, though its scores were rotated at random."""
     group = np.repeat(np.arange(3), 1100)
     X = rng.normal(size=(60, 3))[:, group] + 0.5 * rng.normal(size=(60, 3300))
-    chain = Chain(observe(X), preset("nsfa"), get_kernels(), chain_generator(0, 0), 3)
+    chain = chain_of(observe(X), preset("nsfa"), chain_generator(0, 0), 3)
     chain.state.check_invariants()
     share = np.array([[chain.state.active[group == g, k].mean() for k in range(3)] for g in range(3)])
     assert sorted(share.argmax(axis=0)) == [0, 1, 2]
     assert (share.max(axis=0) > 0.99).all() and np.sort(share, axis=0)[1].max() < 0.3
-    np.testing.assert_allclose(chain.stats.cross, chain.data.values @ chain.state.scores)
+    np.testing.assert_allclose(chain.samples.cross, chain.samples.data.values @ chain.samples.scores)
     chain.sweep()
     chain.state.check_invariants()
 
@@ -208,7 +209,7 @@ def test_copied_features_do_not_break_a_learned_noise_rate(missing, rng):
     base = rng.normal(size=200)
     X = np.column_stack([base, base, 2 * base, *rng.normal(size=(3, 200))])
     X[rng.random(X.shape) < missing] = np.nan
-    chain = Chain(observe(X), preset("nsfa", noise="shared"), get_kernels(), chain_generator(1, 0))
+    chain = chain_of(observe(X), preset("nsfa", noise="shared"), chain_generator(1, 0))
     for _ in range(600):
         births = chain.sweep()
     assert np.isfinite(chain.draw(births, 0.0).scalars["log_joint"])
@@ -217,8 +218,8 @@ def test_copied_features_do_not_break_a_learned_noise_rate(missing, rng):
 @pytest.mark.parametrize("start", [0, 3])
 def test_warm_up_begins_at_raised_noise_and_only_there(rng, start):
     data = observe(rng.normal(size=(30, 12)) * 5.0, scale=None)
-    chain = Chain(data, preset("nsfa"), get_kernels(), chain_generator(0, 0), start=start, tune=100)
-    assert chain.annealed == 20
+    chain = chain_of(data, preset("nsfa"), chain_generator(0, 0), start=start, tune=100)
+    assert chain.schedule.annealed == 20
     highest = []
     for _ in range(25):
         chain.sweep()
@@ -229,11 +230,9 @@ def test_warm_up_begins_at_raised_noise_and_only_there(rng, start):
 
 def test_raised_noise_stays_isotropic(rng):
     data = observe(rng.normal(size=(30, 12)) * np.arange(1.0, 13.0), scale="global")
-    chain = Chain(
-        data, preset("sfa", n_components=3, noise="isotropic"), get_kernels(), chain_generator(0, 0), tune=100
-    )
+    chain = chain_of(data, preset("sfa", n_components=3, noise="isotropic"), chain_generator(0, 0), tune=100)
     chain.sweep()
-    assert chain.annealed == 20 and np.ptp(chain.state.noise_precision) == 0
+    assert chain.schedule.annealed == 20 and np.ptp(chain.state.noise_precision) == 0
 
 
 def test_chains_with_the_paper_s_moves_or_without_warm_up_stay_cold(rng):
@@ -246,7 +245,7 @@ def test_chains_with_the_paper_s_moves_or_without_warm_up_stay_cold(rng):
     ]
     for name, start, tune, changes in cases:
         spec = specification(name, **changes)
-        assert Chain(data, spec, get_kernels(), chain_generator(0, 0), start, tune).annealed == 0
+        assert chain_of(data, spec, chain_generator(0, 0), start, tune).schedule.annealed == 0
 
 
 def test_pairs_can_be_chosen_when_every_factor_is_empty(rng):
@@ -275,17 +274,75 @@ def test_warm_up_by_the_size_of_the_table(shape, tune):
     assert Length.of(data, 7, 10, None).tune == 7
 
 
-def test_which_moves_a_sweep_has():
-    data = observe(np.random.default_rng(0).normal(size=(20, 10)))
-    for spec in (preset("nsfa"), preset("sfa", n_components=2), preset("nsfa", noise="isotropic")):
-        marginal, moves = schedule.build_marginal(spec, data), schedule.build(spec, 10)
-        every = {m.__name__ for m in marginal + moves}
-        assert {m.__name__ for m in schedule.of_sweep(5, 200, marginal, moves)} == every
-        assert {m.__name__ for m in schedule.of_sweep(300, 200, marginal, moves)} == every
-        assert {m.__name__ for m in schedule.of_sweep(4, 200, marginal, moves)} == every - {"update_doublet"}
-        between = {m.__name__ for m in moves} - {"update_shear"}
-        assert {m.__name__ for m in schedule.of_sweep(301, 200, marginal, moves)} == between
-        assert ("update_doublet" in every) == (spec == preset("nsfa"))
-    assert [schedule.early_sweeps(tune) for tune in (0, 100, 250, 500, 1000)] == [200, 40, 100, 200, 200]
-    plain = schedule.build(preset("nsfa", moves="plain"), 10)
-    assert schedule.of_sweep(301, 200, (), plain) == plain
+REFUSABLE = {
+    "nsfa": {"tilt", "rotation", "doublet", "births", "split"},
+    "sfa": {"tilt", "rotation"},
+    "fa": set(),
+    "bfrm": set(),
+}
+
+
+@pytest.mark.parametrize("kind", ["dense", "missing"])
+@pytest.mark.parametrize("name", REFUSABLE)
+def test_proposals_are_counted_by_move(name, kind, rng):
+    """What moves that may be refused report adds up; nothing else reports anything."""
+    chain = chain_of(observe(tables(rng)[kind]), specification(name), chain_generator(0, 0), 4 * (name == "nsfa"))
+    expected = {}
+    for move in chain.schedule.moves:
+        counted(move, chain, expected)
+    for number in range(1, 11):
+        births = chain.sweep()
+        assert chain.number == number
+        assert name != "nsfa" or (births.tried == 12 and 0 <= births.accepted <= 12)
+    assert set(chain.reports) == set(expected) == REFUSABLE[name]
+    for key, (accepted, tried) in chain.reports.items():
+        assert [accepted, tried] == np.sum(expected[key], axis=0).tolist()
+        assert 0 < accepted < tried, key
+
+
+def counted(move, chain, expected):
+    """Have the chain's move add what it reports to ``expected`` too."""
+
+    def update(*arguments):
+        info = move.update(*arguments)
+        if info is not None:
+            assert 0 <= info.accepted <= info.tried
+            expected.setdefault(move.name, []).append(info)
+        return info
+
+    moves = tuple(m._replace(update=update) if m is move else m for m in chain.schedule.moves)
+    chain.schedule = replace(chain.schedule, moves=moves)
+
+
+def test_a_snapshot_carries_what_was_accepted_and_draws_say_its_share(rng):
+    data = observe(tables(rng)["dense"])
+    chain, other = (chain_of(data, preset("nsfa"), chain_generator(seed, 0), 4) for seed in (0, 1))
+    for _ in range(10):
+        births = chain.sweep()
+    scalars = chain.draw(births, 0.0).scalars
+    for name in REFUSABLE["nsfa"]:
+        accepted, tried = chain.reports[name]
+        assert scalars[f"accepted_{name}"] == accepted / tried
+    before = {name: list(counts) for name, counts in chain.reports.items()}
+    other.restore(copy.deepcopy(chain.snapshot()))
+    assert other.reports == before
+    chain.sweep()
+    other.sweep()
+    assert other.reports == chain.reports != before
+
+
+def test_the_draws_of_a_chain_all_have_the_same_scalars(rng):
+    """Also while there are too few factors for a move to try anything."""
+    chain = chain_of(observe(rng.normal(size=(30, 8))), preset("nsfa", concentration=0.01), chain_generator(0, 0))
+    first = chain.draw(chain.sweep(), 0.0).scalars
+    more = chain_of(observe(tables(rng)["dense"]), preset("nsfa"), chain_generator(0, 0), 4)
+    for _ in range(5):
+        births = more.sweep()
+    assert set(first) == set(more.draw(births, 0.0).scalars)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused(rng):
+    chain = chain_of(observe(tables(rng)["dense"]), preset("nsfa"), chain_generator(0, 0))
+    snapshot = {name: value for name, value in chain.snapshot().items() if name != "samples"}
+    with pytest.raises(ValueError, match="earlier version of nsfa"):
+        chain.restore(snapshot)

@@ -11,8 +11,8 @@ from nsfa.draw import record
 def test_a_draw_gives_back_the_state(name, size, monkeypatch):
     monkeypatch.setattr(module, "LARGE", 50_000 if size == "small" else 0)
     monkeypatch.setattr(module, "HUGE", 0 if size == "huge" else 200_000)
-    state, _, _ = case(name, n_features=30)
-    draw = record(state, {"extra": 1.0}, keep_scores=name == "bfrm")
+    state, samples, _ = case(name, n_features=30)
+    draw = record(state, {"extra": 1.0}, samples.scores if name == "bfrm" else None)
     np.testing.assert_array_equal(draw.active(), state.active)
     tolerance = np.abs(state.loadings).max() / {"small": 1e6, "large": 32_000, "huge": 120}[size]
     np.testing.assert_array_equal(draw.loadings() != 0, state.active)
@@ -20,6 +20,8 @@ def test_a_draw_gives_back_the_state(name, size, monkeypatch):
     assert draw.n_active == state.active.sum()
     assert draw.scalars["extra"] == 1.0 and draw.scalars["n_factors"] == state.n_factors
     assert (draw.scores is not None) == (name == "bfrm")
+    if name == "bfrm":
+        np.testing.assert_array_equal(draw.scores, samples.scores.astype(np.float32))
 
 
 @pytest.mark.parametrize("name", ["nsfa", "fa"])

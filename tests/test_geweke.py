@@ -4,6 +4,7 @@ The bound: about twenty correlated statistics per run; under a correct kernel th
 thousand runs. The mutants in test_mutants.py are caught by the same function at the same bound.
 """
 
+import numpy as np
 import pytest
 
 import geweke
@@ -69,6 +70,25 @@ def test_two_simulators_agree(run, monkeypatch):
         many_tilts(monkeypatch)
     # heavy-tailed statistics of a few batches can pass the bound by chance: more of them where one run did
     result = geweke.run(name, **{"sweeps": SWEEPS, **changes})
+    assert result.worst < BOUND, str(result)
+
+
+KNOWN = np.array([[1.5], [-1.0], [0.7], [-0.5], [0.0]])
+ONLY_ROWS = {"noise": "shared", "without": ("update_marginal", *PAIRED)}
+WITH_KNOWLEDGE = {
+    "nsfa collapsed": ("nsfa", {"sweep": "collapsed", **ONLY_ROWS}),
+    "nsfa parallel": ("nsfa", {"sweep": "parallel", **ONLY_ROWS}),
+    "nsfa marginal": ("nsfa", {"noise": "shared", "without": (*ALONE, "update_tilt_buffet", "update_rotation_buffet")}),
+    "nsfa tilt": ("nsfa", {"without": TILT}),
+    "nsfa rotation": ("nsfa", {"without": ROTATION}),
+    "sfa": ("sfa", {"sweep": "parallel"}),
+}
+
+
+@pytest.mark.parametrize("run", WITH_KNOWLEDGE)
+def test_two_simulators_agree_on_what_is_known_of_a_factor(run):
+    name, changes = WITH_KNOWLEDGE[run]
+    result = geweke.run(name, SWEEPS, known=KNOWN, **changes)
     assert result.worst < BOUND, str(result)
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import geweke
-from nsfa import stats as stats_module
 from nsfa.data import _no_holes
 from nsfa.kernels import sample_kernels
 from nsfa.kernels.numba_cpu import NumbaKernels
+from nsfa.kernels.streams import fresh_key
 from nsfa.model import priors
 from nsfa.moves import (
     births,
@@ -26,6 +26,7 @@ from nsfa.moves import (
     tilt,
     urn,
 )
+from nsfa.samples import Samples
 from test_geweke import ALONE, BOUND, DOUBLET, PLAIN, ROTATION, SWEEPS, TILT, many_tilts
 
 
@@ -88,21 +89,21 @@ def harmonic_number_forgets_stickiness(patch):
 
 
 def missing_samples_counted_in_gram(patch):
-    right = stats_module.Stats.rows
+    right = Samples.rows
 
     def wrong(self, state):
         return right(self, state)._replace(holes=_no_holes(len(self.count)))
 
-    patch.setattr(stats_module.Stats, "rows", wrong)
+    patch.setattr(Samples, "rows", wrong)
 
 
 def missing_features_counted_in_scores(patch):
-    right = stats_module.Stats.projection
+    right = Samples._projection
 
     def wrong(self, state):
         return right(self, state)._replace(holes=_no_holes(1), pattern=np.zeros(self.data.shape[1], np.int64))
 
-    patch.setattr(stats_module.Stats, "projection", wrong)
+    patch.setattr(Samples, "_projection", wrong)
 
 
 def missing_features_half_taken_out_of_shared_scores(patch):
@@ -115,7 +116,7 @@ def missing_features_half_taken_out_of_shared_scores(patch):
 
 
 def indicator_forgotten_in_sparsity(patch):
-    def wrong(state, stats, spec, rng):
+    def wrong(state, samples, spec, rng):
         n = len(state.noise_precision)
         a, b = priors.sparsity_prior(spec, n)
         state.sparsity = rng.beta(a + state.usage, b + n - state.usage)
@@ -124,9 +125,9 @@ def indicator_forgotten_in_sparsity(patch):
 
 
 def urn_concentration_without_its_mixture(patch):
-    def wrong(state, stats, spec, rng):
-        prior, n_clusters = spec.priors.urn, len(np.unique(state.cluster))
-        rate = prior.rate - np.log(rng.beta(state.urn_concentration + 1, len(state.scores)))
+    def wrong(state, samples, spec, rng):
+        prior, n_clusters = spec.priors.urn, len(np.unique(samples.cluster))
+        rate = prior.rate - np.log(rng.beta(state.urn_concentration + 1, samples.n_samples))
         state.urn_concentration = float(priors.draw_gamma(rng, prior.shape + n_clusters, rate))
 
     patch.setattr(urn, "update_urn_concentration", wrong)
@@ -160,24 +161,25 @@ def marginal_noise_rate_read_as_scale(patch):
 
 
 def missing_entries_imputed_without_noise(patch):
-    def wrong(state, stats, rng):
-        return np.where(stats.data.missing, state.loadings @ state.scores.T, stats.data.values)
+    def wrong(self, state, problem, rng):
+        values = np.where(self.data.missing, state.loadings @ self.scores.T, self.data.values)
+        self.kernels.sweep_marginal(problem, values, fresh_key(rng))
 
-    patch.setattr(marginal, "completed", wrong)
+    patch.setattr(Samples, "sweep_marginal", wrong)
 
 
 def relative_loadings_forgotten_in_noise(patch):
-    patch.setattr(noise, "evidence", lambda state, stats: (stats.count, stats.residual))
+    patch.setattr(noise, "evidence", lambda state, samples: (samples.count, samples.residual))
 
 
 def means_without_their_spread(patch):
-    patch.setattr(intercept, "spread", lambda state, stats: 0.0)
+    patch.setattr(intercept, "spread", lambda state, samples: 0.0)
 
 
 def scores_with_a_mean_of_zero(patch):
-    def wrong(state, stats, spec, rng):
-        shift = -state.scores.mean(axis=0)
-        state.scores[:] += shift
+    def wrong(state, samples, spec, rng):
+        shift = -samples.mean_scores()
+        samples.shift(shift)
         state.intercept -= state.loadings @ shift
 
     patch.setattr(intercept, "update_mean_scores", wrong)
@@ -205,9 +207,9 @@ def doublet_with_attempts_by_the_number_of_factors(patch):
     """Each attempt is right, but states with many doublets get more of them and are left more often."""
     move = doublet.update_doublet
 
-    def wrong(state, stats, spec, rng):
+    def wrong(state, samples, spec, rng):
         patch.setattr(doublet, "ATTEMPTS", 1 + 10 * int((state.usage == 2).sum()))
-        move(state, stats, spec, rng)
+        return move(state, samples, spec, rng)
 
     wrong.__name__ = move.__name__
     patch.setattr(doublet, "update_doublet", wrong)
@@ -224,8 +226,8 @@ def doublet_with_the_slab_rate_read_as_scale(patch):
 
 
 def tilt_with_twice_the_slab_precision(patch):
-    right = tilt.Tilts
-    patch.setattr(tilt, "Tilts", lambda **k: right(**{**k, "loading_precision": 2 * k["loading_precision"]}))
+    right = tilt.Pairs
+    patch.setattr(tilt, "Pairs", lambda **k: right(**{**k, "loading_precision": 2 * k["loading_precision"]}))
 
 
 def tilt_with_odds_of_all_features(patch):
@@ -234,8 +236,8 @@ def tilt_with_odds_of_all_features(patch):
 
 
 def rotation_with_twice_the_slab_precision(patch):
-    right = tilt.Tilts
-    patch.setattr(tilt, "Tilts", lambda **k: right(**{**k, "loading_precision": 2 * k["loading_precision"]}))
+    right = tilt.Pairs
+    patch.setattr(tilt, "Pairs", lambda **k: right(**{**k, "loading_precision": 2 * k["loading_precision"]}))
 
 
 def rotation_with_odds_of_all_features(patch):

@@ -14,6 +14,7 @@ from nsfa.datasets import fetch_breast, fetch_ecoli, make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.metrics import pattern_precision_recall, reconstruction_error, rmse
 from nsfa.model import Priors, preset
+from nsfa.samples import Samples
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def recover(seed: int, sweeps: int = 4000) -> tuple[float, float]:
     data = make_sparse_factors(100, pattern=fetch_ecoli().connectivity, random_state=seed)
     observed = observe(data.X)
     spec = preset("nsfa", concentration=1.0, moves="plain", priors=Priors.paper())
-    chain = Chain(observed, spec, get_kernels(), chain_generator(seed, 0))
+    chain = Chain(Samples(observed, get_kernels()), spec, chain_generator(seed, 0))
     factors, errors = [], []
     for number in range(sweeps):
         chain.sweep()

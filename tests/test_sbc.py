@@ -17,6 +17,7 @@ from nsfa.data import observe
 from nsfa.kernels import get_kernels
 from nsfa.model import Gamma, Priors, preset
 from nsfa.model.simulate import simulate_data, simulate_state
+from nsfa.samples import Samples
 
 N_FEATURES, N_SAMPLES = 10, 15
 REPLICATES, DRAWS, THIN, TUNE = 400, 63, 15, 200
@@ -31,8 +32,8 @@ PRIORS = Priors(
 MODELS = {"nsfa": {}, "sfa": {"n_components": 3}, "fa": {"n_components": 2}, "bfrm": {"n_components": 2}}
 
 
-def quantities(state) -> dict[str, float]:
-    """Label-free functions of the state."""
+def quantities(state, scores) -> dict[str, float]:
+    """Label-free functions of the state and the scores (N, K)."""
     covariance = state.loadings @ state.loadings.T
     out = {
         "number of factors": state.n_factors,
@@ -42,7 +43,7 @@ def quantities(state) -> dict[str, float]:
         "slab rate": state.loading_rate,
         "covariance 0, 1": covariance[0, 1],
         "signal variance": np.trace(covariance),
-        "fit of a missing entry": state.loadings[0] @ state.scores[0],
+        "fit of a missing entry": state.loadings[0] @ scores[0],
     }
     return {name: float(value) for name, value in out.items()}
 
@@ -53,18 +54,18 @@ def ranks(name: str, replicates: int, seed: int = 1) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     out: dict[str, list[int]] = {}
     for _ in range(replicates):
-        truth = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
+        truth, scores, _ = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
         holes = rng.random((N_FEATURES, N_SAMPLES)) < 0.1
         holes[0, 0], holes[0, 1:3], holes[1:3, 0] = True, False, False
-        table = np.where(holes, np.nan, simulate_data(truth, rng)).T
+        table = np.where(holes, np.nan, simulate_data(truth, scores, rng)).T
         data = observe(table, scale=None, center=False)
-        chain = Chain(data, spec, get_kernels(), rng)
+        chain = Chain(Samples(data, get_kernels()), spec, rng)
         draws = []
         for sweep in range(TUNE + DRAWS * THIN):
             chain.sweep()
             if sweep >= TUNE and (sweep - TUNE) % THIN == THIN - 1:
-                draws.append(quantities(chain.state))
-        for key, value in quantities(truth).items():
+                draws.append(quantities(chain.state, chain.samples.scores))
+        for key, value in quantities(truth, scores).items():
             series = np.array([d[key] for d in draws])
             if np.ptp(series) > 0 or key not in ("number of factors", "active loadings", "concentration"):
                 rank = (series < value).sum() + rng.integers(0, (series == value).sum() + 1)

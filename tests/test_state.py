@@ -38,28 +38,37 @@ def test_replacing_singletons_keeps_every_other_factor(precision, n_dead, n_new,
 
 @pytest.mark.parametrize("precision", ["shared", "factor"])
 def test_added_factors_come_last(precision, rng):
-    state, _, _ = case(precision=precision, n_features=30, seed=3)
-    before, n_samples = state.loadings.copy(), len(state.scores)
-    feature, values, scores = np.array([[3, 7], [9, 0]]), rng.normal(size=(2, 2)), rng.normal(size=(2, n_samples))
-    state.add(feature, values, scores, None if precision == "shared" else np.array([2.0, 3.0]))
+    state, samples, _ = case(precision=precision, n_features=30, seed=3)
+    before, scores = state.loadings.copy(), samples.scores.copy()
+    feature, values, new = np.array([[3, 7], [9, 0]]), rng.normal(size=(2, 2)), rng.normal(size=(len(scores), 2))
+    state.add(feature, values, None if precision == "shared" else np.array([2.0, 3.0]))
+    samples._append(new)
     state.check_invariants()
     np.testing.assert_array_equal(state.loadings[:, :-2], before)
     assert list(state.usage[-2:]) == [2, 2] and state.loadings[9, -1] == values[1, 0]
-    np.testing.assert_array_equal(state.scores[:, -2:].T, scores)
+    np.testing.assert_array_equal(samples.scores, np.hstack([scores, new]))
     assert precision == "shared" or list(state.loading_precision[-2:]) == [2.0, 3.0]
 
 
 def test_dropping_keeps_scores_with_their_factor(rng):
-    state, _, _ = case(n_features=30, seed=3)
-    pairs = {tuple(g): tuple(x) for g, x in zip(state.loadings.T, state.scores.T, strict=True)}
+    state, samples, _ = case(n_features=30, seed=3)
+    pairs = {tuple(g): tuple(x) for g, x in zip(state.loadings.T, samples.scores.T, strict=True)}
+    fit = state.loadings @ samples.scores.T - state.loadings[:, [0, 2, -1]] @ samples.scores[:, [0, 2, -1]].T
     gone = np.array([0, 2, state.n_factors - 1])
     kept = {tuple(g) for g in np.delete(state.loadings, gone, axis=1).T}
     assert len(pairs) == state.n_factors == len(kept) + 3
-    state.drop(gone)
+    order = state.drop(gone)
+    assert len(samples.scores.T) == len(pairs), "the scores wait for theirs"
+    samples.keep(order)
     state.check_invariants()
     assert {tuple(g) for g in state.loadings.T} == kept and state.n_factors == len(kept)
-    for g, x in zip(state.loadings.T, state.scores.T, strict=True):
+    for g, x in zip(state.loadings.T, samples.scores.T, strict=True):
         assert pairs[tuple(g)] == tuple(x)
+    np.testing.assert_allclose(state.loadings @ samples.scores.T, fit, atol=1e-12)
+    gram, cross = samples.gram, samples.cross
+    samples.refresh(state)
+    np.testing.assert_allclose(gram, samples.gram)
+    np.testing.assert_allclose(cross, samples.cross)
 
 
 @pytest.mark.parametrize(

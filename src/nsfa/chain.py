@@ -9,23 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsfa import schedule
-from nsfa.data import Observed
 from nsfa.draw import Draw, record
-from nsfa.kernels import Kernels
 from nsfa.kernels.streams import fresh_key
 from nsfa.length import Length
 from nsfa.model.joint import log_likelihood, log_prior
 from nsfa.model.spec import ModelSpec
-from nsfa.model.start import initial_state, towards_data
-from nsfa.moves.births import BirthInfo
+from nsfa.model.start import initial_state
+from nsfa.moves.info import Info
 from nsfa.moves.noise import LARGEST
 from nsfa.moves.prune import prune
 from nsfa.moves.simplify import add_directions, simplify
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 # What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
-_CARRIED = ("number", "seconds")
+_CARRIED = ("number", "seconds", "reports")
 
 
 class Sweep(NamedTuple):
@@ -34,7 +32,7 @@ class Sweep(NamedTuple):
     number: int
     warming_up: bool
     n_factors: int
-    births: BirthInfo
+    births: Info
     draw: Draw | None
 
 
@@ -44,106 +42,93 @@ def chain_generator(seed: int | None, chain: int) -> np.random.Generator:
 
 
 class Chain:
-    """A chain in progress: the data's statistics, the state, the moves and the random stream.
+    """A chain in progress: the samples, the state, the moves and the random stream.
 
-    ``tune`` sweeps are warm-up, of which the first may run at raised noise (``schedule.annealed_sweeps``).
+    ``tune`` sweeps are warm-up, of which the first may run at raised noise (``Schedule.annealed``). ``reports`` counts
+    accepted and tried proposals of every move that may be refused.
     """
 
     def __init__(
-        self,
-        data: Observed,
-        spec: ModelSpec,
-        kernels: Kernels,
-        rng: np.random.Generator,
-        start: int = 0,
-        tune: int = 0,
+        self, samples: Samples, spec: ModelSpec, rng: np.random.Generator, start: int = 0, tune: int = 0
     ) -> None:
-        self.data, self.spec, self.rng = data, spec, rng
-        self.stats = Stats(data, kernels)
-        self.moves = schedule.build(spec, data.shape[0])
-        self.marginal_moves = schedule.build_marginal(spec, data)
-        self.collapses = schedule.collapses(spec, data)
-        # without those moves, factors that the noise hides would take long to come back
-        self.annealed = schedule.annealed_sweeps(tune) if self.collapses else 0
-        self.early = schedule.early_sweeps(tune) if self.collapses else 0
-        self.tune = tune
+        self.samples, self.spec, self.rng = samples, spec, rng
+        self.schedule = schedule.build(spec, samples.n_features, samples.can, tune)
         self.number = 0
         self.seconds = 0.0
-        self.state = initial_state(data, spec, rng, start)
-        if start:
-            self.state.scores[:] = towards_data(self.state.scores, data, kernels, rng)
-        self.stats.refresh(self.state)
+        self.reports = {move.name: [0, 0] for move in self.schedule.moves if move.reports}
+        self.state = initial_state((samples.n_features, samples.n_samples), spec, start)
+        samples.begin(self.state, rng, towards_data=start > 0, clustered=spec.scores == "dirichlet")
         if start:
             self._regress()
         elif self.state.n_factors:
-            self.stats.kernels.draw_dense(self.state.loadings, self.stats.rows(self.state), fresh_key(rng))
+            samples.kernels.draw_dense(self.state.loadings, samples.rows(self.state), fresh_key(rng))
 
     def _regress(self) -> None:
         """Loadings that fit the starting scores; without rows that would shed them, simple and only the clear ones."""
-        state, n_samples = self.state, self.data.shape[1]
+        state, n_samples = self.state, self.samples.n_samples
         # the scores are orthogonal: a regression on them is a product, and its errors are independent
         error = self.rng.standard_normal(state.loadings.shape) / np.sqrt(n_samples + 1.0)
-        fit = self.stats.cross / (n_samples + 1.0)
+        fit = self.samples.cross / (n_samples + 1.0)
         state.loadings[:] = fit + error
-        if self.spec.moves == "all" and not self.collapses:
+        if self.spec.moves == "all" and not self.schedule.collapses:
             state.loadings[:] = fit
-            variance = np.maximum(self.stats.power / self.stats.count, 1.0 / LARGEST)
+            variance = np.maximum(self.samples.power / self.samples.count, 1.0 / LARGEST)
             free = n_samples / max(n_samples - 1 - state.n_factors, 1)
             residual = np.clip((variance - (fit * fit).sum(axis=1)) * free, 0.1 * variance, variance)
             state.noise_precision[:] = np.minimum(1.0 / residual, LARGEST)
-            simplify(state, self.stats, self.spec)
+            simplify(state, self.samples, self.spec)
 
-    def sweep(self) -> BirthInfo:
+    def sweep(self) -> Info:
         """Apply every move once; returns what the births did."""
-        births = BirthInfo(0, 0)
+        births, plan = Info(0, 0), self.schedule
         self.number += 1
-        raised = self.number <= self.annealed
+        raised = self.number <= plan.annealed
         if raised:
             self._raise_noise()
-        if schedule.prunes(self.number, self.tune, self.annealed, self.spec):
-            prune(self.state, self.stats, self.spec)
-        if not self.collapses and schedule.simplifies(self.number, self.tune, self.spec):
-            if self.spec.n_components is None and 2 * self.number <= self.tune:
-                add_directions(self.state, self.stats, self.rng)
-            simplify(self.state, self.stats, self.spec)
-        for move in schedule.of_sweep(self.number, self.early, self.marginal_moves, self.moves):
-            info = move(self.state, self.stats, self.spec, self.rng)
+        if schedule.prunes(self.number, plan.tune, plan.annealed, self.spec):
+            prune(self.state, self.samples, self.spec)
+        if not plan.collapses and schedule.simplifies(self.number, plan.tune, self.spec):
+            if self.spec.n_components is None and 2 * self.number <= plan.tune and "whole" in self.samples.can:
+                add_directions(self.state, self.samples, self.rng)
+            simplify(self.state, self.samples, self.spec)
+        for move in plan.of_sweep(self.number):
+            info = move.update(self.state, self.samples, self.spec, self.rng)
             if raised:
                 self._raise_noise()
-            if isinstance(info, BirthInfo):
-                births = info
+            if info is not None:
+                total = self.reports[move.name]
+                total[0], total[1] = total[0] + info.accepted, total[1] + info.tried
+                births = info if move.name == "births" else births
         return births
 
     def _raise_noise(self) -> None:
         """Early in the warm-up, cut noise precisions to what is allowed in this sweep, relative to the variances."""
-        power, count = self.data.power, self.stats.count
+        power, count = self.samples.table_power, self.samples.count
         variance = power.sum() / count.sum() if self.spec.noise == "isotropic" else power / count
-        cap = schedule.precision_cap(self.number, self.annealed) / np.maximum(variance, np.finfo(float).tiny)
+        cap = schedule.precision_cap(self.number, self.schedule.annealed) / np.maximum(variance, np.finfo(float).tiny)
         np.minimum(self.state.noise_precision, cap, out=self.state.noise_precision)
 
     def log_density(self) -> tuple[float, float]:
         """Log likelihood and log prior density of the current state."""
-        state = self.state
-        likelihood = log_likelihood(state.noise_precision, self.stats.count, self.stats.residuals(state))
-        return likelihood, sum(log_prior(state, self.spec).values())
+        state, samples = self.state, self.samples
+        likelihood = log_likelihood(state.noise_precision, samples.count, samples.residuals(state))
+        return likelihood, sum(log_prior(state, samples, self.spec).values())
 
-    def draw(self, births: BirthInfo, seconds: float) -> Draw:
+    def draw(self, births: Info, seconds: float) -> Draw:
         """The sparse record of the current state."""
-        state = self.state
         likelihood, prior = self.log_density()
         if not np.isfinite(likelihood + prior):
             raise np.linalg.LinAlgError("The log joint density is not finite.")
-        return record(
-            state,
-            {
-                "log_joint": likelihood + prior,
-                "log_likelihood": likelihood,
-                "log_evidence": self.stats.log_evidence,
-                "births_accepted": births.accepted,
-                "seconds": seconds,
-            },
-            keep_scores=state.cluster is not None,
-        )
+        scalars = {
+            "log_joint": likelihood + prior,
+            "log_likelihood": likelihood,
+            "log_evidence": self.samples.log_evidence,
+            "births_accepted": births.accepted,
+            "seconds": seconds,
+        }
+        scalars.update({accepted_share(name): a / max(n, 1) for name, (a, n) in self.reports.items()})
+        clustered = self.samples.cluster is not None
+        return record(self.state, scalars, self.samples.scores if clustered else None)
 
     def snapshot(self) -> dict[str, Any]:
         """All that the next sweeps depend on, as plain values and arrays. Between sweeps only; nothing is copied."""
@@ -151,19 +136,23 @@ class Chain:
             **{name: getattr(self, name) for name in _CARRIED},
             "rng": self.rng.bit_generator.state,
             "state": self.state.snapshot(),
-            # S and T are those of the scores at the end of a sweep
-            "stats": {name: getattr(self.stats, name) for name in ("residual", "log_evidence")},
+            "samples": self.samples.snapshot(),
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot, to the same bit as the chain it was taken of."""
+        if "samples" not in snapshot:
+            raise ValueError("The checkpoint is of an earlier version of nsfa, whose runs this one cannot go on with.")
         for name in _CARRIED:
             setattr(self, name, snapshot[name])
         self.rng.bit_generator.state = snapshot["rng"]
         self.state = State.from_snapshot(snapshot["state"])
-        self.stats.refresh(self.state)
-        for name, value in snapshot["stats"].items():
-            setattr(self.stats, name, value)
+        self.samples.restore(snapshot["samples"], self.state)
+
+
+def accepted_share(move: str) -> str:
+    """What a draw calls the share of a move's proposals that the chain has accepted so far."""
+    return f"accepted_{move}"
 
 
 def run_chain(chain: Chain, length: Length) -> Iterator[Sweep]:

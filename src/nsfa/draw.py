@@ -74,8 +74,8 @@ class Draw:
         return out
 
 
-def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -> Draw:
-    """Copy the current state into a ``Draw``. Cost O(D K + min(D, 1000) K²)."""
+def record(state: State, scalars: dict[str, float], scores: Floats | None = None) -> Draw:
+    """Copy the current state into a ``Draw``, with scores (N, K) if given. Cost O(D K + min(D, 1000) K²)."""
     active = np.ascontiguousarray(state.active)
     value, step = _compact(state.loadings, active)
     every = dict(scalars)
@@ -95,7 +95,7 @@ def record(state: State, scalars: dict[str, float], keep_scores: bool = False) -
         # per-element precisions are as large as dense loadings and nothing reads them
         loading_precision=precision.copy() if precision.ndim < 2 else np.zeros(0),
         scalars=every,
-        scores=state.scores.astype(np.float32) if keep_scores else None,
+        scores=None if scores is None else scores.astype(np.float32),
         intercept=None if state.intercept is None else state.intercept.copy(),
     )
 

@@ -26,6 +26,7 @@ from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.model.spec import ModelSpec, is_integer
 from nsfa.model.start import starting_factors
+from nsfa.samples import Samples
 from nsfa.workers import Worker, borrowed
 
 _REPORT_EVERY = 0.1
@@ -172,8 +173,11 @@ def _run_kept(
     if keeper.complete:
         return ChainResult(chain, keeper.draws, finished=True)
     with threadpool_limits(1):
-        kernels, start = get_kernels(job.backend, job.threads), starting_factors(job.spec, job.data.shape, chain)
-        engine = Chain(job.data, job.spec, kernels, chain_generator(job.seed, chain), start, job.length.tune)
+        samples, start = (
+            Samples(job.data, get_kernels(job.backend, job.threads)),
+            starting_factors(job.spec, job.data.shape, chain),
+        )
+        engine = Chain(samples, job.spec, chain_generator(job.seed, chain), start, job.length.tune)
         keeper.restore(engine)
         last_report, total = time.monotonic(), job.length.sweeps
         accepted = tried = 0
@@ -181,7 +185,7 @@ def _run_kept(
             if sweep.draw is not None:
                 keeper.add(sweep.draw)
             keeper.checkpoint(engine)
-            accepted, tried = accepted + sweep.births.accepted, tried + sweep.births.features
+            accepted, tried = accepted + sweep.births.accepted, tried + sweep.births.tried
             now = time.monotonic()
             if now - last_report > _REPORT_EVERY or sweep.number == total:
                 report(_progress(job, chain, engine, sweep, accepted / tried if tried else math.nan))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from nsfa.data import Observed
 from nsfa.model.spec import Gamma, ModelSpec
 from nsfa.moves import (
     births,
@@ -16,6 +16,7 @@ from nsfa.moves import (
     dense,
     doublet,
     intercept,
+    latent,
     loadings,
     marginal,
     noise,
@@ -28,10 +29,11 @@ from nsfa.moves import (
     tilt,
     urn,
 )
+from nsfa.moves.info import Info
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
-Move = Callable[[State, Stats, ModelSpec, np.random.Generator], Any]
+Update = Callable[[State, Samples, ModelSpec, np.random.Generator], Info | None]
 
 # From this many features on, drawing the factors' probabilities and sweeping rows in parallel gives more effective
 # samples per second on two cores than the collapsed sweep, which mixes better but is sequential (docs/performance.md).
@@ -52,91 +54,206 @@ PRUNE_PERIOD = 10
 # warm-up, but for the last two.
 SIMPLE_PARTS = 10
 
-
-def build(spec: ModelSpec, n_features: int) -> tuple[Move, ...]:
-    """The moves of one sweep, in order. The choice depends on the model and the table's size, never on threads."""
-    moves: list[Move] = []
-    if spec.moves == "all" and spec.scores == "gaussian":
-        # with a precision per loading there is no shear in K×K terms
-        moves += [shear.update_shear] if spec.precision != "element" else []
-        moves.append(scale.update_scale)
-    # right after the scale, which integrates the factors' slab precisions out
-    moves.append(
-        {
-            "shared": precisions.update_precision_shared,
-            "factor": precisions.update_precision_factor,
-            "element": precisions.update_precision_element,
-        }[spec.precision]
-    )
-    if isinstance(spec.priors.loading_rate, Gamma):
-        moves.append(precisions.update_loading_rate)
-    # noise next to the loadings: it needs their residuals, which the sweep over rows leaves behind
-    moves.append(_pattern_move(spec, n_features))
-    moves.append(noise.update_noise_isotropic if spec.noise == "isotropic" else noise.update_noise_diagonal)
-    if spec.noise == "shared":
-        moves.append(noise.update_noise_rate)
-    if spec.pattern == "ibp":
-        moves.append(births.update_births)
-        if spec.moves == "all" and spec.noise != "isotropic":
-            moves.append(split.update_split)
-    moves += _pattern_hyperparameters(spec)
-    # scores last: they come with log p(Y | G, τ) of the loadings that the sweep ends with
-    if spec.scores == "dirichlet":
-        moves += [urn.update_urn, urn.update_urn_concentration]
-    else:
-        moves.append(scores.update_scores)
-    if spec.priors.intercept:
-        # clustered scores cannot move together
-        moves += [intercept.update_mean_scores] if spec.scores == "gaussian" else []
-        moves.append(intercept.update_intercept)
-    moves.append(refresh)
-    return tuple(moves)
+# What a move may need, break or make: scores that belong to the factors there are; S, T and q of them; residuals.
+SCORES, STATISTICS, RESIDUAL = "scores", "statistics", "residuals"
+# When a move has its turn.
+EVERY, EARLY, FIFTH = "every sweep", "the first sweeps and every fifth", "every fifth sweep"
 
 
-def build_marginal(spec: ModelSpec, data: Observed) -> tuple[Move, ...]:
+class Move(NamedTuple):
+    """A move, and the terms on which it has its turn.
+
+    It ``needs`` some of the chain's parts to be valid and leaves others broken, or makes them valid; ``when`` says how
+    often it comes. If it ``reports``, it returns an ``Info``, which is counted under its ``name``.
+    """
+
+    name: str
+    update: Update
+    needs: tuple[str, ...] = ()
+    breaks: tuple[str, ...] = ()
+    makes: tuple[str, ...] = ()
+    when: str = EVERY
+    reports: bool = False
+
+
+class Unused(NamedTuple):
+    """A move that a model or a table does without, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The moves of a chain with ``tune`` warm-up sweeps, in their order, and those it does without.
+
+    ``collapses`` says whether rows are drawn with the scores integrated out; then ``early`` sweeps all have the moves
+    of the first sweeps, and the first ``annealed`` ones a cap on the noise precisions.
+    """
+
+    moves: tuple[Move, ...]
+    unused: tuple[Unused, ...]
+    tune: int
+    collapses: bool
+
+    @property
+    def early(self) -> int:
+        """How many sweeps have all moves of the first ones."""
+        return early_sweeps(self.tune) if self.collapses else 0
+
+    @property
+    def annealed(self) -> int:
+        """How many sweeps run at raised noise: without marginal moves, factors that it hides would be long away."""
+        return annealed_sweeps(self.tune) if self.collapses else 0
+
+    def of_sweep(self, number: int) -> tuple[Move, ...]:
+        """The moves of sweep ``number`` (from 1)."""
+        fifth, first = number % MARGINAL_PERIOD == 0, number <= self.early
+        return tuple(move for move in self.moves if move.when == EVERY or fifth or (first and move.when == EARLY))
+
+
+def build(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int = 0) -> Schedule:
+    """The moves for a model and a table. The choice depends on them and the table's size, never on threads.
+
+    ``can`` is what the samples are able to do (``Samples.can``). Raises ValueError if a move would come where something
+    that it needs is not valid.
+    """
+    found: list[Move | Unused] = []
+    if "latent" in can:
+        found.append(Move("latent", latent.update_latent, (SCORES,), (RESIDUAL,), (STATISTICS,)))
+    found += _before(spec, n_features, can)
+    collapses = any(isinstance(move, Move) and move.name == "marginal" for move in found)
+    found += _plain(spec, n_features, collapses)
+    moves = tuple(move for move in found if isinstance(move, Move))
+    schedule = Schedule(moves, tuple(move for move in found if isinstance(move, Unused)), tune, collapses)
+    for number in (1, MARGINAL_PERIOD, 10**9 + 1):
+        check(schedule.of_sweep(number))
+    return schedule
+
+
+def check(moves: Iterable[Move]) -> None:
+    """Raise ValueError unless every move finds what it needs valid, and the sweep ends with scores and statistics."""
+    broken: dict[str, str] = {RESIDUAL: "the sweep before"}
+    for move in moves:
+        for part in move.needs:
+            if part in broken:
+                raise ValueError(f"{move.name} needs valid {part}, which {broken[part]} leaves broken.")
+        broken.update(dict.fromkeys(move.breaks, move.name))
+        for part in move.makes:
+            broken.pop(part, None)
+    for part in (SCORES, STATISTICS):
+        if part in broken:
+            raise ValueError(f"a sweep must end with valid {part}, which {broken[part]} leaves broken.")
+
+
+def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[Move | Unused]:
     """Moves before some sweeps: rows with the scores integrated out, the scores, pairs of factors, doublets.
 
     None for dense patterns, which mix well, for two-level ones and clustered scores, whose conditionals differ, and for
     sparse tables. In long ones only pairs of factors.
     """
-    if not _has_more_moves(spec) or data.offset is not None:
-        return ()
-    before = (marginal.update_marginal, scores.update_scores, refresh) if collapses(spec, data) else ()
-    if spec.pattern == "finite":
-        return *before, tilt.update_tilt_finite, rotation.update_rotation_finite
-    own_noise = spec.noise != "isotropic" and spec.precision != "element"
-    pairs = tilt.update_tilt_buffet, rotation.update_rotation_buffet
-    return *before, *pairs, *([doublet.update_doublet] if own_noise and before else [])
+    why = _refusal(spec, can)
+    if why is not None:
+        yield from (Unused(name, why) for name in ("marginal", "tilt", "rotation", "doublet"))
+        return
+    long = (
+        f"too many features to go through one by one (from {PARALLEL_FROM:,} on)" if n_features >= PARALLEL_FROM else ""
+    )
+    if long:
+        yield Unused("marginal", long)
+    else:
+        everything = SCORES, STATISTICS, RESIDUAL
+        yield Move("marginal", marginal.update_marginal, (SCORES,), everything, when=EARLY)
+        yield _scores()._replace(when=EARLY)
+        yield _refresh()._replace(when=EARLY)
+    finite = spec.pattern == "finite"
+    pairs = [
+        ("tilt", tilt.update_tilt_finite if finite else tilt.update_tilt_buffet),
+        ("rotation", rotation.update_rotation_finite if finite else rotation.update_rotation_buffet),
+    ]
+    for name, update in pairs:
+        yield Move(name, update, (SCORES, STATISTICS), (RESIDUAL,), when=EARLY, reports=True)
+    if finite:
+        yield Unused("doublet", "the number of factors is given")
+    elif spec.noise == "isotropic" or spec.precision == "element":
+        yield Unused(
+            "doublet", "features have no noise of their own" if spec.noise == "isotropic" else "a slab per loading"
+        )
+    elif long:
+        yield Unused("doublet", long)
+    else:
+        yield Move("doublet", doublet.update_doublet, (SCORES, STATISTICS), (RESIDUAL,), when=FIFTH, reports=True)
 
 
-def collapses(spec: ModelSpec, data: Observed) -> bool:
-    """Whether rows are drawn with the scores integrated out.
+def _refusal(spec: ModelSpec, can: frozenset[str]) -> str | None:
+    """Why there are no moves before a sweep, or None."""
+    if spec.pattern not in ("ibp", "finite"):
+        return f"the pattern is {spec.pattern}"
+    if spec.scores != "gaussian":
+        return "scores are clustered"
+    if spec.moves != "all":
+        return f"moves={spec.moves!r}"
+    return None if "dense" in can else "the table is sparse"
 
-    Not in tables so long that going through their rows one by one would cost more than it gives.
-    """
-    return _has_more_moves(spec) and data.offset is None and data.shape[0] < PARALLEL_FROM
+
+def _plain(spec: ModelSpec, n_features: int, collapses: bool) -> Iterator[Move | Unused]:
+    """The moves of every sweep."""
+    everything = SCORES, STATISTICS, RESIDUAL
+    if spec.moves == "all" and spec.scores == "gaussian":
+        # with a precision per loading there is no shear in K×K terms; shears mix well and can wait for marginal moves
+        if spec.precision != "element":
+            yield Move("shear", shear.update_shear, (SCORES, STATISTICS), when=EARLY if collapses else EVERY)
+        yield Move("scale", scale.update_scale, (SCORES, STATISTICS))
+    # right after the scale, which integrates the factors' slab precisions out
+    update = {
+        "shared": precisions.update_precision_shared,
+        "factor": precisions.update_precision_factor,
+        "element": precisions.update_precision_element,
+    }[spec.precision]
+    yield Move("slab precisions", update)
+    if isinstance(spec.priors.loading_rate, Gamma):
+        yield Move("slab rate", precisions.update_loading_rate)
+    # noise next to the loadings: it needs their residuals, which the sweep over rows leaves behind
+    yield Move("loadings", _pattern_update(spec, n_features), (SCORES, STATISTICS), makes=(RESIDUAL,))
+    isotropic = spec.noise == "isotropic"
+    yield Move("noise", noise.update_noise_isotropic if isotropic else noise.update_noise_diagonal, (RESIDUAL,))
+    if spec.noise == "shared":
+        yield Move("noise rate", noise.update_noise_rate)
+    if spec.pattern == "ibp":
+        yield Move("births", births.update_births, everything, everything, reports=True)
+        if spec.moves == "all" and not isotropic:
+            yield Move("split", split.update_split, breaks=everything, reports=True)
+    yield from (Move(name, update) for name, update in _pattern_hyperparameters(spec))
+    # scores last: they come with log p(Y | G, τ) of the loadings that the sweep ends with
+    if spec.scores == "dirichlet":
+        yield Move("clusters", urn.update_urn, (SCORES,), (STATISTICS, RESIDUAL))
+        yield Move("urn", urn.update_urn_concentration)
+    else:
+        yield _scores()
+    if spec.priors.intercept:
+        # clustered scores cannot move together
+        if spec.scores == "gaussian":
+            yield Move("mean scores", intercept.update_mean_scores, (SCORES,), (STATISTICS,))
+        yield Move("intercepts", intercept.update_intercept, (SCORES,), (STATISTICS, RESIDUAL))
+    yield _refresh()
 
 
-def _has_more_moves(spec: ModelSpec) -> bool:
-    return spec.pattern in ("ibp", "finite") and spec.scores == "gaussian" and spec.moves == "all"
+def _scores() -> Move:
+    return Move("scores", scores.update_scores, breaks=(STATISTICS, RESIDUAL), makes=(SCORES,))
+
+
+def _refresh() -> Move:
+    return Move("refresh", refresh, (SCORES,), makes=(STATISTICS,))
+
+
+def refresh(state: State, samples: Samples, spec: ModelSpec, rng: np.random.Generator) -> None:
+    """Bring the statistics up to the scores."""
+    samples.refresh(state)
 
 
 def early_sweeps(tune: int) -> int:
     """How many sweeps all have the marginal moves, of a chain with ``tune`` warm-up sweeps; the most where it is 0."""
     return min(MARGINAL_EARLY, math.ceil(MARGINAL_SHARE * tune)) if tune else MARGINAL_EARLY
-
-
-def of_sweep(number: int, early: int, marginal: tuple[Move, ...], moves: tuple[Move, ...]) -> tuple[Move, ...]:
-    """The moves of sweep ``number`` (from 1): the marginal ones precede ``early`` sweeps, and every fifth of all.
-
-    Not all in all: factors of two features can wait for a fifth sweep, and shears, which mix well, for marginal moves
-    where these integrate the scores out (``early`` is 0 where they do not).
-    """
-    if not marginal or number % MARGINAL_PERIOD == 0:
-        return marginal + moves
-    if number <= early:
-        return tuple(move for move in marginal + moves if move is not doublet.update_doublet)
-    return tuple(move for move in moves if move is not shear.update_shear) if early else moves
 
 
 def annealed_sweeps(tune: int) -> int:
@@ -153,7 +270,8 @@ def prunes(number: int, tune: int, annealed: int, spec: ModelSpec) -> bool:
 def simplifies(number: int, tune: int, spec: ModelSpec) -> bool:
     """Whether sweep ``number`` of a chain with ``tune`` warm-up sweeps begins with simple structure."""
     part = tune // SIMPLE_PARTS
-    return _has_more_moves(spec) and part > 0 and number <= tune - 2 * part and number % part == 0
+    sparse = spec.pattern in ("ibp", "finite") and spec.scores == "gaussian" and spec.moves == "all"
+    return sparse and part > 0 and number <= tune - 2 * part and number % part == 0
 
 
 def precision_cap(sweep: int, annealed: int) -> float:
@@ -161,12 +279,7 @@ def precision_cap(sweep: int, annealed: int) -> float:
     return float(LEAST_PRECISION * (MOST_PRECISION / LEAST_PRECISION) ** ((sweep - 1) / annealed))
 
 
-def refresh(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
-    """Bring the statistics up to the scores at the end of a sweep."""
-    stats.refresh(state)
-
-
-def _pattern_move(spec: ModelSpec, n_features: int) -> Move:
+def _pattern_update(spec: ModelSpec, n_features: int) -> Update:
     parallel = spec.sweep == "parallel" or (spec.sweep == "auto" and n_features >= PARALLEL_FROM)
     if spec.pattern == "dense":
         return dense.update_dense
@@ -177,15 +290,14 @@ def _pattern_move(spec: ModelSpec, n_features: int) -> Move:
     return loadings.update_buffet_parallel if parallel else loadings.update_buffet_collapsed
 
 
-def _pattern_hyperparameters(spec: ModelSpec) -> list[Move]:
+def _pattern_hyperparameters(spec: ModelSpec) -> Iterator[tuple[str, Update]]:
     if spec.pattern == "two-level":
-        return [concentration.update_sparsity]
-    if spec.pattern == "dense":
-        return []
+        yield "sparsity", concentration.update_sparsity
+    if spec.pattern not in ("ibp", "finite"):
+        return
     finite = spec.pattern == "finite"
-    moves: list[Move] = []
     if spec.concentration == "infer":
-        moves.append(concentration.update_concentration_finite if finite else concentration.update_concentration_buffet)
+        update = concentration.update_concentration_finite if finite else concentration.update_concentration_buffet
+        yield "concentration", update
     if spec.stickiness == "infer":
-        moves.append(concentration.update_stickiness_finite if finite else concentration.update_stickiness_buffet)
-    return moves
+        yield "stickiness", concentration.update_stickiness_finite if finite else concentration.update_stickiness_buffet

@@ -14,14 +14,14 @@ _SPARE = 8
 
 @dataclass
 class State:
-    """Loadings, pattern, scores and hyperparameters of one chain.
+    """Loadings, pattern and hyperparameters of one chain: all but what has a sample axis (``nsfa.samples``).
 
     The matrices live in buffers with at least one spare column, so that factors come and go without copying; the
-    properties ``loadings`` (D, K), ``active`` (D, K) and ``scores`` (N, K) are views of the columns in use. Scores are
-    stored samples × factors: the transpose of the paper's X.
+    properties ``loadings`` and ``active`` (D, K) are views of the columns in use.
 
     ``loading_precision`` is 0-d when shared, (K,) per factor, (D, K) per element; where slabs are ``relative`` it
     counts in units of the features' noise precisions. ``intercept`` (D,) are the features' means, None where held.
+    ``known`` (D, K₀) is added to the prior log odds of the first K₀ factors, which then are never born and never die.
     """
 
     n_factors: int
@@ -33,20 +33,19 @@ class State:
     noise_rate: float = 1.0
     loading_rate: float = 1.0
     sparsity: Floats | None = None
-    cluster: Ints | None = None
     urn_concentration: float = 1.0
     relative: bool = False
     intercept: Floats | None = None
+    known: Floats | None = None
     buffers: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def from_arrays(cls, loadings: Floats, active: Bools, scores: Floats, **values: Any) -> State:
+    def from_arrays(cls, loadings: Floats, active: Bools, **values: Any) -> State:
         """Build a state from exact-size arrays; the buffers are copies."""
         n_factors = loadings.shape[1]
         buffers = {
-            "loadings": _with_spare(np.asarray(loadings, float)),
-            "active": _with_spare(np.asarray(active, bool)),
-            "scores": _with_spare(np.asarray(scores, float)),
+            "loadings": widened(np.asarray(loadings, float), n_factors + _SPARE),
+            "active": widened(np.asarray(active, bool), n_factors + _SPARE),
         }
         return cls(n_factors=n_factors, usage=active.sum(axis=0).astype(np.int64), buffers=buffers, **values)
 
@@ -61,9 +60,21 @@ class State:
         return self.buffers["active"][:, : self.n_factors]  # type: ignore[no-any-return]
 
     @property
-    def scores(self) -> Floats:
-        """Factor scores (N, K)."""
-        return self.buffers["scores"][:, : self.n_factors]  # type: ignore[no-any-return]
+    def width(self) -> int:
+        """Columns of the buffers: the scores' is as wide, since strides can decide the last bit of a product."""
+        return self.buffers["loadings"].shape[1]  # type: ignore[no-any-return]
+
+    @property
+    def prior_offset(self) -> Floats:
+        """What is added to prior log odds (D, K₀) as the kernels take it: of no columns where nothing is known."""
+        return np.zeros((len(self.noise_precision), 0)) if self.known is None else self.known
+
+    @property
+    def free_usage(self) -> Ints:
+        """The usage (K,) that births and deaths see: factors of which something is known are never single or few."""
+        if self.known is None:
+            return self.usage
+        return np.where(np.arange(self.n_factors) < self.known.shape[1], len(self.noise_precision) + 1, self.usage)
 
     @property
     def precision_rows(self) -> Floats:
@@ -94,20 +105,17 @@ class State:
         out: Floats = values * unit.reshape(-1, *(1,) * (values.ndim - 1))
         return out
 
-    def drop(self, factors: Ints) -> None:
-        """Remove factors; each hole is filled by the last factor, so the order of the others may change."""
-        for k in sorted((int(k) for k in factors), reverse=True):
-            last = self.n_factors - 1
-            if k != last:
-                for name in self.buffers:
-                    self.buffers[name][:, k] = self.buffers[name][:, last]
-                self.usage[k] = self.usage[last]
-                if self.loading_precision.ndim:
-                    self.loading_precision[..., k] = self.loading_precision[..., last]
-            if self.loading_precision.ndim:
-                self.loading_precision = self.loading_precision[..., :last]
-            self.usage = self.usage[:last]
-            self.n_factors = last
+    def drop(self, factors: Ints) -> Ints:
+        """Remove factors, each hole filled by the last factor. Returns which of the former ones the others were."""
+        order = without(self.n_factors, factors)
+        moved = np.flatnonzero(order != np.arange(len(order)))
+        for name in self.buffers:
+            self.buffers[name][:, moved] = self.buffers[name][:, order[moved]]
+        self.usage = self.usage[order]
+        if self.loading_precision.ndim:
+            self.loading_precision = np.ascontiguousarray(self.loading_precision[..., order])
+        self.n_factors = len(order)
+        return order
 
     def replace_singletons(
         self, dead: tuple[Ints, Ints], rows: Ints, values: Floats, precisions: Floats | None
@@ -135,14 +143,13 @@ class State:
         if reused < len(factors):
             self.drop(factors[reused:])
 
-    def add(self, feature: Ints, values: Floats, scores: Floats, precisions: Floats | None) -> None:
-        """Append factors: features and loadings (new, m) of their users, scores (new, N), precisions as above."""
+    def add(self, feature: Ints, values: Floats, precisions: Floats | None) -> None:
+        """Append factors: features and loadings (new, m) of their users, precisions as above."""
         first = self.n_factors
         self._append(len(feature))
         columns = np.arange(first, self.n_factors)
         self.loadings[feature, columns[:, None]] = values
         self.active[feature, columns[:, None]] = True
-        self.scores[:, first:] = scores.T
         self.usage[first:] = feature.shape[1]
         if precisions is not None:
             self.loading_precision[..., first:] = precisions
@@ -152,7 +159,7 @@ class State:
         first, total = self.n_factors, self.n_factors + extra
         for name, buffer in self.buffers.items():
             if total >= buffer.shape[1]:
-                self.buffers[name] = _with_spare(buffer[:, :first], total)
+                self.buffers[name] = widened(buffer[:, :first], total + _SPARE)
             self.buffers[name][:, first:total] = 0
         self.usage = np.concatenate([self.usage, np.zeros(extra, np.int64)])
         if self.loading_precision.ndim:
@@ -168,10 +175,10 @@ class State:
 
     @classmethod
     def from_snapshot(cls, snapshot: dict[str, Any]) -> State:
-        """The state of a snapshot, its buffers as wide as they were: strides can decide the last bit of a product."""
+        """The state of a snapshot, its buffers as wide as they were."""
         values = dict(snapshot)
         widths = values.pop("widths")
-        values["buffers"] = {name: _widened(used, widths[name]) for name, used in snapshot["buffers"].items()}
+        values["buffers"] = {name: widened(used, widths[name]) for name, used in snapshot["buffers"].items()}
         return cls(**values)
 
     def check_invariants(self) -> None:
@@ -180,17 +187,24 @@ class State:
             raise ValueError("an inactive loading is not zero")
         if (self.usage != self.active.sum(axis=0)).any():
             raise ValueError("usage does not count the active loadings")
-        if not all(np.isfinite(a).all() for a in (self.loadings, self.scores, self.noise_precision)):
+        if not all(np.isfinite(a).all() for a in (self.loadings, self.noise_precision)):
             raise ValueError("the state holds NaN or infinity")
         if min(self.noise_precision.min(), self.precision_rows.min(initial=1.0)) <= 0:
             raise ValueError("a precision is not positive")
 
 
-def _with_spare(array: Any, needed: int | None = None) -> Any:
-    return _widened(array, (array.shape[1] if needed is None else needed) + _SPARE)
+def without(n_factors: int, factors: Ints) -> Ints:
+    """The factors that are left, in their new order: each hole is filled by the last of them."""
+    order = list(range(n_factors))
+    for k in sorted((int(k) for k in factors), reverse=True):
+        last = order.pop()
+        if k < len(order):
+            order[k] = last
+    return np.array(order, dtype=np.int64)
 
 
-def _widened(array: Any, width: int) -> Any:
+def widened(array: Any, width: int) -> Any:
+    """A copy of (n, K) as the first columns of a wider array of zeros."""
     out = np.zeros((array.shape[0], width), dtype=array.dtype)
     out[:, : array.shape[1]] = array
     return out

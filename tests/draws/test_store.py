@@ -27,6 +27,7 @@ from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.model import Gamma, ModelSpec, Priors, preset
 from nsfa.runner import Progress
+from nsfa.samples import Samples
 
 X = make_sparse_factors(20, 12, 3, density=0.4, random_state=1).X
 GAPS = np.where(holes("mixed", 12, 20, np.random.default_rng(0)).T, np.nan, X)
@@ -59,22 +60,23 @@ def through_disk(tree, path):
 @pytest.mark.parametrize("name", SPECS)
 def test_a_restored_chain_goes_on_to_the_same_bits(name, kind, tmp_path):
     data, spec = observe(TABLES[kind]), SPECS[name]
-    chain = Chain(data, spec, get_kernels(), chain_generator(3, 0))
+    chain = Chain(Samples(data, get_kernels()), spec, chain_generator(3, 0))
     for _ in range(12):
         chain.sweep()
     table = codec.unpack_data(through_disk(codec.pack_data(data), tmp_path / "data"))
-    other = Chain(table, spec, get_kernels(), chain_generator(99, 5))
+    other = Chain(Samples(table, get_kernels()), spec, chain_generator(99, 5))
     other.restore(through_disk(chain.snapshot(), tmp_path / "state"))
     for _ in range(8):
         draws = [c.draw(c.sweep(), 0.0) for c in (chain, other)]
         assert not difference(*draws)
-    widths = [[b.shape for b in c.state.buffers.values()] for c in (chain, other)]
+    np.testing.assert_array_equal(chain.samples.scores, other.samples.scores)
+    widths = [[b.shape for b in (*c.state.buffers.values(), c.samples._buffer)] for c in (chain, other)]
     assert widths[0] == widths[1]
     other.state.check_invariants()
 
 
 def test_snapshots_carry_every_field_of_the_state():
-    chain = Chain(observe(X), SPECS["bfrm"], get_kernels(), chain_generator(3, 0))
+    chain = Chain(Samples(observe(X), get_kernels()), SPECS["bfrm"], chain_generator(3, 0))
     assert set(chain.snapshot()["state"]) == {*vars(chain.state), "widths"}
 
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from cases import HOLES, case, centred
 from nsfa.data import observe
-from nsfa.kernels import Births, Doublets, Marginal, Scales, Splits, Tilts, get_kernels
+from nsfa.kernels import Births, Doublets, Marginal, Pairs, Scales, Splits, few_missing, get_kernels
 
 pytestmark = pytest.mark.usefixtures("either_size")
 
@@ -16,29 +16,36 @@ TOLERANCE = {"rtol": 1e-9, "atol": 1e-11}
 PRECISIONS = ("shared", "factor", "element")
 
 
-def both(state, call):
-    """Run ``call(kernels, state)`` on the two backends, each with its own copy of the state."""
-    states = [copy.deepcopy(state) for _ in range(2)]
-    results = [call(get_kernels(name, threads=2), s) for name, s in zip(("reference", "numba"), states, strict=True)]
-    return states, results
+def both(part, call):
+    """Run ``call(kernels, part)`` on the two backends, each with its own copy of the state, or of the scores."""
+    parts = [copy.deepcopy(part) for _ in range(2)]
+    results = [call(get_kernels(name, threads=2), p) for name, p in zip(("reference", "numba"), parts, strict=True)]
+    return parts, results
 
 
 def same_state(a, b):
     np.testing.assert_array_equal(a.active, b.active)
     np.testing.assert_array_equal(a.usage, b.usage)
     np.testing.assert_allclose(a.loadings, b.loadings, **TOLERANCE)
-    np.testing.assert_allclose(a.scores, b.scores, **TOLERANCE)
+
+
+def something_known(state, rng):
+    """What may be known of the first two factors."""
+    state.known = rng.normal(size=(len(state.loadings), 2))
 
 
 @pytest.mark.parametrize("kind", HOLES)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("prior", [(0.0, 1.3), (0.4, 1.0)])
 @pytest.mark.parametrize("relative", [False, True])
-def test_collapsed_sweep(kind, precision, prior, relative):
-    state, stats, _ = case(kind=kind, precision=precision)
+@pytest.mark.parametrize("known", [False, True])
+def test_collapsed_sweep(kind, precision, prior, relative, known, rng):
+    state, samples, _ = case(kind=kind, precision=precision)
     state.relative = relative
+    if known:
+        something_known(state, rng)
     states, residuals = both(
-        state, lambda k, s: k.sweep_collapsed(s.loadings, s.active, stats.rows(s), s.usage, prior, 2**63 + 7)
+        state, lambda k, s: k.sweep_collapsed(s.loadings, s.active, samples.rows(s), s.usage, prior, 2**63 + 7)
     )
     same_state(*states)
     np.testing.assert_allclose(*residuals, rtol=1e-8, atol=1e-9)
@@ -51,13 +58,13 @@ def test_collapsed_sweep(kind, precision, prior, relative):
 @pytest.mark.parametrize("per_feature", [False, True])
 @pytest.mark.parametrize("relative", [False, True])
 def test_independent_sweep(kind, precision, per_feature, n_features, relative, rng):
-    state, stats, _ = case(kind=kind, precision=precision, n_features=n_features)
+    state, samples, _ = case(kind=kind, precision=precision, n_features=n_features)
     state.relative = relative
     logit = rng.normal(size=(len(state.loadings) if per_feature else 1, state.n_factors))
     anchor = rng.integers(-1, len(state.loadings), state.n_factors)
 
     def call(k, s):
-        s.usage, residual = k.sweep_independent(s.loadings, s.active, stats.rows(s), logit, anchor, 5)
+        s.usage, residual = k.sweep_independent(s.loadings, s.active, samples.rows(s), logit, anchor, 5)
         return residual
 
     states, residuals = both(state, call)
@@ -70,31 +77,50 @@ def test_independent_sweep(kind, precision, per_feature, n_features, relative, r
 @pytest.mark.parametrize("kind", HOLES)
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_dense_rows(kind, precision):
-    state, stats, _ = case("fa", kind, precision=precision)
-    states, residuals = both(state, lambda k, s: k.draw_dense(s.loadings, stats.rows(s), 11))
+    state, samples, _ = case("fa", kind, precision=precision)
+    states, residuals = both(state, lambda k, s: k.draw_dense(s.loadings, samples.rows(s), 11))
     same_state(*states)
     np.testing.assert_allclose(*residuals, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", HOLES)
 def test_residuals_equal_the_reference_and_the_residual_matrix(kind, rng):
-    state, stats, _ = case(kind=kind)
+    state, samples, _ = case(kind=kind)
     skip = rng.random(state.n_factors) < 0.3
     which = np.array([7, 0, 3])
-    _, (a, b) = both(state, lambda k, s: k.residuals(s.loadings, s.active, stats.rows(s), which, skip))
+    _, (a, b) = both(state, lambda k, s: k.residuals(s.loadings, s.active, samples.rows(s), which, skip))
     np.testing.assert_allclose(a, b, **TOLERANCE)
-    fit = state.loadings[:, ~skip] @ state.scores[:, ~skip].T
-    missing = np.zeros_like(fit, bool) if stats.data.missing is None else stats.data.missing
-    direct = (np.where(missing, 0.0, centred(state, stats) - fit) ** 2).sum(axis=1)
+    fit = state.loadings[:, ~skip] @ samples.scores[:, ~skip].T
+    missing = np.zeros_like(fit, bool) if samples.data.missing is None else samples.data.missing
+    direct = (np.where(missing, 0.0, centred(state, samples) - fit) ** 2).sum(axis=1)
     np.testing.assert_allclose(a, direct[which], rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", HOLES)
 def test_scores(kind):
-    state, stats, _ = case(kind=kind)
-    states, evidence = both(state, lambda k, s: k.draw_scores(stats.projection(s), s.scores, 3))
-    same_state(*states)
+    state, samples, _ = case(kind=kind)
+    scores, evidence = both(samples.scores, lambda k, x: k.draw_scores(samples._projection(state), x, 3))
+    np.testing.assert_allclose(*scores, **TOLERANCE)
+    assert (scores[0] != samples.scores).all()
     np.testing.assert_allclose(*evidence, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", HOLES)
+@pytest.mark.parametrize("name", ["reference", "numba"])
+def test_scores_of_a_part_are_those_of_the_whole(name, kind):
+    """Random numbers go by the samples' numbers in the whole table, those for missing features too."""
+    state, samples, _ = case(kind=kind, n_samples=12)
+    problem = samples._projection(state)
+    part = problem._replace(projection=problem.projection[5:], pattern=problem.pattern[5:])
+    whole, kernels = samples.scores.copy(), get_kernels(name, threads=2)
+    kernels.draw_scores(problem, whole, 3)
+    scores = np.zeros_like(whole[5:])
+    kernels.draw_scores(part, scores, 3, first=5)
+    np.testing.assert_allclose(scores, whole[5:], **TOLERANCE)
+    few = few_missing(problem.holes, state.n_factors)[problem.pattern[5:]]
+    assert kind != "some" or (few & (samples.data.missing[:, 5:].any(axis=0))).any(), "a small correction is among them"
+    kernels.draw_scores(part, scores, 3)
+    assert not np.isclose(scores, whole[5:]).any()
 
 
 @pytest.mark.parametrize("kind", HOLES)
@@ -102,30 +128,30 @@ def test_evidence_is_the_gaussian_marginal(kind):
     """Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|] plus the noise-only terms is log N(y_n; 0, GGᵀ + Ψ) over observed entries."""
     from scipy.stats import multivariate_normal
 
-    state, stats, _ = case(kind=kind)
-    gain = get_kernels("numba").draw_scores(stats.projection(state), state.scores.copy(), 3)
+    state, samples, _ = case(kind=kind)
+    gain = get_kernels("numba").draw_scores(samples._projection(state), samples.scores.copy(), 3)
     tau = state.noise_precision
-    base = 0.5 * (stats.count @ (np.log(tau) - np.log(2 * np.pi)) - tau @ stats.power)
+    base = 0.5 * (samples.count @ (np.log(tau) - np.log(2 * np.pi)) - tau @ samples.power)
     covariance = state.loadings @ state.loadings.T + np.diag(1 / tau)
-    missing = stats.data.missing if stats.data.missing is not None else np.zeros(stats.data.shape, bool)
+    missing = samples.data.missing if samples.data.missing is not None else np.zeros(samples.data.shape, bool)
     direct = 0.0
-    for n in range(stats.data.shape[1]):
+    for n in range(samples.data.shape[1]):
         seen = ~missing[:, n]
-        direct += multivariate_normal(cov=covariance[np.ix_(seen, seen)]).logpdf(centred(state, stats)[seen, n])
+        direct += multivariate_normal(cov=covariance[np.ix_(seen, seen)]).logpdf(centred(state, samples)[seen, n])
     assert base + gain == pytest.approx(direct, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", HOLES)
 def test_urn(kind):
-    state, stats, _ = case("bfrm", kind)
+    state, samples, _ = case("bfrm", kind)
 
-    def call(k, s):
-        k.draw_urn(stats.projection(s), s.scores, s.cluster, 0.7, 21)
+    def call(k, part):
+        k.draw_urn(samples._projection(state), *part, 0.7, 21)
 
-    states, _ = both(state, call)
-    np.testing.assert_array_equal(states[0].cluster, states[1].cluster)
-    same_state(*states)
-    assert 1 < len(np.unique(states[0].cluster)) < len(state.cluster) + 1
+    ((scores, cluster), others), _ = both((samples.scores, samples.cluster), call)
+    np.testing.assert_array_equal(cluster, others[1])
+    np.testing.assert_allclose(scores, others[0], **TOLERANCE)
+    assert 1 < len(np.unique(cluster)) < len(samples.cluster) + 1
 
 
 @pytest.mark.parametrize("slab_shape", [0.0, 0.6, 3.0])
@@ -149,19 +175,19 @@ def test_births(slab_shape, rng):
 
 @pytest.mark.parametrize("kind", HOLES)
 def test_score_moments(kind):
-    state, stats, _ = case(kind=kind)
-    _, (a, b) = both(state, lambda k, s: k.score_moments(stats.projection(s)))
+    state, samples, _ = case(kind=kind)
+    _, (a, b) = both(state, lambda k, s: k.score_moments(samples._projection(s)))
     for left, right in zip(a, b, strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-8, atol=1e-10)
-    gain = get_kernels("numba").draw_scores(stats.projection(state), state.scores.copy(), 3)
+    gain = get_kernels("numba").draw_scores(samples._projection(state), samples.scores.copy(), 3)
     assert a[2].sum() == pytest.approx(gain, rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["some", "most"])
 def test_predictions(kind):
-    state, stats, _ = case(kind=kind)
-    sample, row = np.nonzero(stats.data.missing.T)
-    _, (a, b) = both(state, lambda k, s: k.predict(stats.projection(s), sample, row))
+    state, samples, _ = case(kind=kind)
+    sample, row = np.nonzero(samples.data.missing.T)
+    _, (a, b) = both(state, lambda k, s: k.predict(samples._projection(s), sample, row))
     np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
 
 
@@ -186,11 +212,11 @@ def test_unknown_backend_is_named():
 
 @pytest.mark.parametrize("kind", HOLES)
 def test_own_factors(kind):
-    state, stats, _ = case(kind=kind)
+    state, samples, _ = case(kind=kind)
     state.loadings[1:, 0], state.active[1:, 0], state.usage[0] = 0.0, False, 1
     state.loadings[0, 0], state.active[0, 0] = 1.3, True
-    rows = stats.rows(state)
-    residual = stats.residuals(state)
+    rows = samples.rows(state)
+    residual = samples.residuals(state)
     _, (a, b) = both(state, lambda k, s: k.own_factors(s.loadings, s.active, rows, s.usage, residual))
     for left, right in zip(a, b, strict=True):
         np.testing.assert_allclose(left, right, **TOLERANCE)
@@ -206,16 +232,17 @@ def test_gammas(rng):
 
 @pytest.mark.parametrize("shape", [0.0, 1.7])
 def test_rescale(shape, rng):
-    G, X, Y = rng.normal(size=(9, 20)), rng.normal(size=(8, 20)), rng.normal(size=(9, 8))
+    G, X = rng.normal(size=(9, 20)), rng.normal(size=(8, 20))
     usage, square = rng.integers(1, 9, 20), (G**2).sum(axis=0)
     results = []
     for name in ("reference", "numba"):
-        parts = G.copy(), X.copy(), X.T @ X, Y @ X
-        get_kernels(name).rescale(Scales(*parts, usage, square, 8.0, shape, 0.8), 5)
-        np.testing.assert_allclose(parts[0] @ parts[1].T, G @ X.T, atol=1e-9)
-        np.testing.assert_allclose(parts[1].T @ parts[1], parts[2], atol=1e-9)
-        np.testing.assert_allclose(Y @ parts[1], parts[3], atol=1e-9)
-        results.append(parts[1])
+        problem = Scales((X**2).sum(axis=0), usage, square, 8.0, shape, 0.8)
+        up, down = get_kernels(name).rescale(problem, 5)
+        np.testing.assert_allclose((G * down) @ (X * up).T, G @ X.T, atol=1e-9)
+        # and nothing of the problem is changed
+        np.testing.assert_array_equal(problem.power, (X**2).sum(axis=0))
+        np.testing.assert_array_equal(problem.square, (G**2).sum(axis=0))
+        results.append(X * up)
     np.testing.assert_allclose(*results, rtol=1e-8)
     assert np.log(results[0] / X).std() > 0.05
 
@@ -250,14 +277,15 @@ def test_doublets(slab, relative, rng):
     for key in range(5):
         results = []
         for name in ("reference", "numba"):
-            parts = residual.copy(), np.full(6, 0.8)
-            prior = np.array([[2.0] * 6, [1.5] * 6])
-            lists = feature, loading, scores, 1.0, prior, slab, relative, np.array([1.2, 0.7])
-            found = get_kernels(name).draw_doublets(Doublets(*parts, 0.01, *lists), 40, key)
-            results.append((*found, *parts, prior))
+            left, variance, prior = residual.copy(), np.full(6, 0.8), np.array([[2.0] * 6, [1.5] * 6])
+            lists = feature, loading, 1.0, prior, slab, relative, np.array([1.2, 0.7])
+            found, new = get_kernels(name).draw_doublets(Doublets(variance, 0.01, *lists), left, scores, 40, key)
+            results.append((*found, new, left, variance, prior))
         for a, b in zip(*results, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
-        kept, pair, g, x, _, left, variance, _ = results[0]
+        kept, pair, g, _, accepted, x, left, variance, _ = results[0]
+        # what came and went again is counted twice
+        assert accepted - len(pair) - (~kept).sum() in range(0, 40, 2)
         births, deaths = births + len(pair), deaths + (~kept).sum()
         # nothing is lost: what the factors do not explain any more is residual, and each feature keeps its variance
         whole, power = left.copy(), variance.copy()
@@ -276,28 +304,35 @@ def test_doublets(slab, relative, rng):
 @pytest.mark.parametrize("move", ["tilt", "rotate"])
 @pytest.mark.parametrize("rows", [1, 12])
 @pytest.mark.parametrize("anchored", [True, False])
-def test_pairs_of_factors(move, rows, anchored, rng):
+@pytest.mark.parametrize("n_known", [0, 2])
+def test_pairs_of_factors(move, rows, anchored, n_known, rng):
     active = rng.random((12, 5)) < 0.6
     active[0] = True
     G, X = np.where(active, rng.normal(size=active.shape), 0.0), rng.normal(size=(9, 5))
     Y = G @ X.T + 0.3 * rng.normal(size=(12, 9))
     tau, precision, logit = rng.gamma(4, 1, 12), rng.gamma(2, 1, (rows, 5)), rng.normal(size=5)
     anchor = np.zeros(5, np.int64) if anchored else np.full(5, -1)
+    known = rng.normal(size=(12, n_known))
     pairs = np.array([(k, j) for k in range(5) for j in range(5) if k != j])
     results, accepted = [], []
     for name in ("reference", "numba"):
-        parts = [X.copy(), X.T @ X, Y @ X, G.copy(), active.copy(), active.sum(axis=0)]
-        problem = Tilts(*parts, tau, precision, logit, anchor)
+        parts = [np.eye(5), X.T @ X, (Y - G @ X.T) @ X, G.copy(), active.copy(), active.sum(axis=0)]
+        problem = Pairs(*parts, tau, precision, logit, anchor, known)
         accepted.append(getattr(get_kernels(name), move)(problem, pairs, 7))
-        scores, gram, cross, loadings, now, usage = parts
+        turn, gram, excess, loadings, now, usage = parts
+        scores = X @ turn
         np.testing.assert_allclose(scores.T @ scores, gram, atol=1e-9)
-        np.testing.assert_allclose(Y @ scores, cross, atol=1e-9)
+        np.testing.assert_allclose((Y - loadings @ scores.T) @ scores, excess, atol=1e-9)
         np.testing.assert_array_equal(now.sum(axis=0), usage)
         assert (loadings[~now] == 0).all() and (now[0].all() or not anchored)
         results.append(parts)
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-7)
     assert accepted[0] == accepted[1] > 2 and (results[0][4] != active).any()
+    if n_known:
+        parts = [np.eye(5), X.T @ X, (Y - G @ X.T) @ X, G.copy(), active.copy(), active.sum(axis=0)]
+        getattr(get_kernels(), move)(Pairs(*parts, tau, precision, logit, anchor, np.zeros((12, 0))), pairs, 7)
+        assert not np.allclose(parts[3], results[0][3]), "what is known has a say"
 
 
 def test_rotations_of_factors_that_every_feature_uses(rng):
@@ -305,8 +340,9 @@ def test_rotations_of_factors_that_every_feature_uses(rng):
     for logit in (np.array([800.0, 0.0]), np.array([800.0, 800.0]), np.array([800.0, -800.0])):
         G, X = rng.normal(size=(6, 2)), rng.normal(size=(9, 2))
         active, Y = np.ones((6, 2), bool), G @ X.T
-        parts = [X, X.T @ X, Y @ X, G, active, active.sum(axis=0), np.ones(6), np.ones((1, 2)), logit]
-        get_kernels().rotate(Tilts(*parts, np.array([2, 4])), np.array([[0, 1]] * 20), 3)
+        parts = [np.eye(2), X.T @ X, (Y - G @ X.T) @ X, G, active, active.sum(axis=0), np.ones(6), np.ones((1, 2))]
+        problem = Pairs(*parts, logit, np.array([2, 4]), np.zeros((6, 0)))
+        get_kernels().rotate(problem, np.array([[0, 1]] * 20), 3)
         assert active.any(axis=1).all() and active[2, 0] and active[4, 1] and np.isfinite(G).all()
 
 
@@ -329,16 +365,19 @@ def test_shears(rng):
 @pytest.mark.parametrize("prior", [(0.0, 1.3), (0.4, 1.0)])
 @pytest.mark.parametrize("noise", [(0.0, 1.0), (2.0, 1.5)])
 @pytest.mark.parametrize("relative", [False, True])
-def test_marginal_sweep(precision, prior, noise, relative):
-    state, stats, _ = case(precision=precision)
+@pytest.mark.parametrize("known", [False, True])
+def test_marginal_sweep(precision, prior, noise, relative, known, rng):
+    state, samples, _ = case(precision=precision)
     state.relative = relative
+    if known:
+        something_known(state, rng)
     # some features below the least noise variance: they stay as they are
     least = np.where(np.arange(9) % 3 == 0, 1.01, 0.5) / state.noise_precision
 
     def call(k, s):
-        problem = Marginal(centred(s, stats), np.ascontiguousarray(s.loadings), s.active, s.usage,
-                           1 / s.noise_precision, least, s.slab_rows, prior, noise, relative)  # fmt: skip
-        k.sweep_marginal(problem, 91)
+        problem = Marginal(np.ascontiguousarray(s.loadings), s.active, s.usage, 1 / s.noise_precision, least,
+                           s.slab_rows, prior, noise, relative, s.prior_offset)  # fmt: skip
+        k.sweep_marginal(problem, centred(s, samples), 91)
         s.loadings[:] = problem.loadings
         return problem.noise_variance
 
@@ -349,3 +388,24 @@ def test_marginal_sweep(precision, prior, noise, relative):
     np.testing.assert_array_equal(states[0].loadings[::3], state.loadings[::3])
     assert (psi[0] >= np.minimum(least, 1 / state.noise_precision)).all()
     states[0].check_invariants()
+
+
+@pytest.mark.parametrize("name", ["reference", "numba"])
+@pytest.mark.parametrize("kind", ["complete", "some"])
+@pytest.mark.parametrize("sweep", ["collapsed", "marginal"])
+def test_what_is_known_for_certain_decides(sweep, kind, name, rng):
+    """Of the first two factors, but not of the third."""
+    state, samples, _ = case(kind=kind, n_features=30, precision="factor")
+    sure = rng.random((30, 2)) < 0.5
+    state.known = np.where(sure, 60.0, -60.0)
+    kernels, third = get_kernels(name, threads=2), state.active[:, 2].copy()
+    if sweep == "collapsed":
+        kernels.sweep_collapsed(state.loadings, state.active, samples.rows(state), state.usage, (0.0, 1.3), 4)
+    else:
+        problem = Marginal(np.ascontiguousarray(state.loadings), state.active, state.usage, 1 / state.noise_precision,
+                           np.zeros(30), state.slab_rows, (0.0, 1.3), (2.0, 1.5), state.relative,
+                           state.prior_offset)  # fmt: skip
+        kernels.sweep_marginal(problem, centred(state, samples), 4)
+    # rows with the scores integrated out may be refused
+    assert (state.active[:, :2] == sure).mean() > (0.9 if sweep == "marginal" else 0.99)
+    assert 0.1 < (state.active[:, 2] == third).mean() < 0.99

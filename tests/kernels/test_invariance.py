@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats as distributions
 
-from nsfa.kernels import Doublets, Tilts, get_kernels, pair_kernels, rotation_kernels
+from nsfa.kernels import Doublets, Pairs, get_kernels, pair_kernels, rotation_kernels
 
 
 def pair_of_factors(rng):
@@ -18,7 +18,8 @@ def pair_of_factors(rng):
     Y = G @ X.T + 0.7 * rng.normal(size=(5, 12))
     active = G != 0
     tau, slab, logit, anchor = np.full(5, 1.5), np.array([[2.0, 0.7]]), np.array([-0.5, 0.8]), np.full(2, -1)
-    return Tilts(X, X.T @ X, Y @ X, G, active, active.sum(axis=0), tau, slab, logit, anchor)
+    parts = np.eye(2), X.T @ X, (Y - G @ X.T) @ X, G, active, active.sum(axis=0)
+    return Pairs(*parts, tau, slab, logit, anchor, np.zeros((5, 0)))
 
 
 def distance(found, grid, logs):
@@ -32,8 +33,7 @@ def test_tilts_leave_the_density_of_the_tilt_alone(rng):
     problem, rows, work, found = pair_of_factors(rng), np.empty(5, np.int64), np.empty((9, 5)), []
     for key in range(20_000):
         get_kernels().tilt(problem, np.array([[0, 1]]), key)
-        excess = problem.cross - problem.loadings @ problem.gram
-        n, kept, tilt = pair_kernels._gather(0, 1, problem, excess, rows, work)
+        n, kept, tilt = pair_kernels._gather(0, 1, problem, rows, work)
         found.append(tilt)
     grid = np.linspace(-3, 3, 4001)
     logs = np.array([pair_kernels.log_tilt(c, n, problem.gram[1, 1], kept, work) for c in grid])
@@ -44,8 +44,7 @@ def test_rotations_leave_the_density_of_the_angle_alone(rng):
     problem, rows, work, found = pair_of_factors(rng), np.empty(5, np.int64), np.empty((9, 5)), []
     for key in range(20_000):
         get_kernels().rotate(problem, np.array([[0, 1]]), key)
-        excess = problem.cross - problem.loadings @ problem.gram
-        n, angle, frame = rotation_kernels._gather(0, 1, problem, excess, rows, work)
+        n, angle, frame = rotation_kernels._gather(0, 1, problem, rows, work)
         found.append(angle % np.pi)
     grid, odds = np.linspace(0, np.pi, 2001), rotation_kernels.pattern_weights(*problem.logit)
     logs = np.array([rotation_kernels.log_rotation(angle, n, frame, odds, work) for angle in grid])
@@ -61,18 +60,19 @@ def test_doublets_leave_their_density_alone(slab, relative, rng):
     residual = np.stack([both + rng.normal(size=8), both + rng.normal(size=8)])
     variance, noise_prior, log_rate = np.array([1.8, 1.5]), (2.0, 1.5), -2.2
     prior = np.repeat(np.array(noise_prior)[:, None], 2, axis=1)
-    state = (
-        residual.copy(), variance.copy(), np.zeros((0, 2), np.int64), np.zeros((0, 2)), np.zeros((0, 8)), np.zeros(0)
-    )  # fmt: skip
+    left, noise_variance = residual.copy(), variance.copy()
+    feature, loading, precision, scores = np.zeros((0, 2), np.int64), np.zeros((0, 2)), np.zeros(0), np.zeros((0, 8))
     number, correlation = [], []
     for key in range(60_000):
-        problem = Doublets(*state[:2], 1e-9, *state[2:5], log_rate, prior, slab, relative, state[5])
-        new = get_kernels().draw_doublets(problem, 3, key)
-        kept = [np.concatenate([old[new.kept], more]) for old, more in zip(state[2:], new[1:], strict=True)]
-        state = problem.residual, problem.noise_variance, *kept
-        number.append(len(kept[0]))
+        problem = Doublets(noise_variance, 1e-9, feature, loading, log_rate, prior, slab, relative, precision)
+        found, new = get_kernels().draw_doublets(problem, left, scores, 3, key)
+        old, more = (feature, loading, precision, scores), (found.feature, found.loading, found.precision, new)
+        feature, loading, precision, scores = (
+            np.concatenate([a[found.kept], b]) for a, b in zip(old, more, strict=True)
+        )
+        number.append(len(feature))
         if number[-1] == 1:
-            correlation.append(kept[1][0].prod() / np.sqrt(variance.prod()))
+            correlation.append(loading[0].prod() / np.sqrt(variance.prod()))
     g = np.linspace(-1, 1, 401)[1:-1]
     first, second = np.meshgrid(g * np.sqrt(variance[0]), g * np.sqrt(variance[1]), indexing="ij")
     shape, rate = slab

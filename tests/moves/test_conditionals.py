@@ -1,7 +1,6 @@
 """Each move's odds and moments against differences of the log joint: the oracle knows nothing of S, T, q."""
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,15 +8,15 @@ from scipy import stats as distributions
 
 from cases import HOLES, case, centred
 from nsfa.kernels import few_missing
-from nsfa.kernels.reference import _row_gram, entry_conditional
+from nsfa.kernels.reference import ReferenceKernels, _row_gram, entry_conditional
 from nsfa.kernels.reference_moves import log_split_ratio
 from nsfa.model import Gamma, Priors, priors
 from nsfa.model.joint import log_joint, log_prior
 from nsfa.moves import births, concentration, loadings, noise, precisions, shear, split
 
 
-def joint(state, stats, spec):
-    return sum(log_joint(state, stats.data, spec).values())
+def joint(state, samples, spec):
+    return sum(log_joint(state, samples, spec).values())
 
 
 def with_entry(state, d, k, value):
@@ -39,9 +38,9 @@ PRIOR_ODDS = {
 @pytest.mark.parametrize("name", ["nsfa", "sfa", "bfrm"])
 def test_entry_odds_and_moments(name, kind, precision):
     """log p(z=1, g, ·) − log N(g; μ, 1/ℓ) − log p(z=0, ·) is the log odds, for any g."""
-    state, stats, spec = case(name, kind, precision=precision)
+    state, samples, spec = case(name, kind, precision=precision)
     n_features = len(state.loadings)
-    rows = stats.rows(state)
+    rows = samples.rows(state)
     checked = 0
     for d, k in [(0, 0), (3, 1), (5, 2), (8, 0)]:
         others = state.usage[k] - state.active[d, k]
@@ -56,12 +55,75 @@ def test_entry_odds_and_moments(name, kind, precision):
             odds = p / (1 - p)
         else:
             odds = PRIOR_ODDS[name](state, others, n_features)
-        off = joint(with_entry(state, d, k, 0.0), stats, spec)
+        off = joint(with_entry(state, d, k, 0.0), samples, spec)
         for g in (mean + 0.3, -1.1):
-            on = joint(with_entry(state, d, k, g), stats, spec) - distributions.norm(mean, ell**-0.5).logpdf(g)
+            on = joint(with_entry(state, d, k, g), samples, spec) - distributions.norm(mean, ell**-0.5).logpdf(g)
             assert on - off == pytest.approx(np.log(odds) + log_bayes, abs=1e-8)
         checked += 1
     assert checked >= 2
+
+
+@pytest.mark.parametrize("kind", ["complete", "some"])
+@pytest.mark.parametrize("name", ["nsfa", "sfa"])
+def test_entry_odds_of_the_collapsed_sweep_where_something_is_known(name, kind, monkeypatch, rng):
+    """The odds that the sweep itself gives to every entry, pattern and loadings held, against the joint's."""
+    state, samples, spec = case(name, kind, precision="factor")
+    state.known = rng.normal(size=(len(state.loadings), 2))
+    prior, rows = {}, samples.rows(state)
+
+    def note(self, loadings, active, rows, gram, d, k, odds, key):
+        prior[d, k] = odds
+        return active[d, k]
+
+    monkeypatch.setattr(ReferenceKernels, "_draw_entry", note)
+    update = loadings.update_buffet_collapsed if name == "nsfa" else loadings.update_finite_collapsed
+    update(state, samples, spec, rng)
+    assert len(prior) == state.loadings.size
+    for (d, k), odds in prior.items():
+        if odds is None:
+            assert name == "nsfa" and state.usage[k] == 1 and state.active[d, k]
+            continue
+        gram = _row_gram(rows, d)
+        covariate = rows.cross[d, k] - gram[k] @ state.loadings[d] + gram[k, k] * state.loadings[d, k]
+        lam = np.broadcast_to(state.slab_rows, state.loadings.shape)[d, k]
+        ell, mean, log_bayes = entry_conditional(covariate, gram[k, k], state.noise_precision[d], lam)
+        off = joint(with_entry(state, d, k, 0.0), samples, spec)
+        for g in (mean + 0.3, -1.1):
+            on = joint(with_entry(state, d, k, g), samples, spec) - distributions.norm(mean, ell**-0.5).logpdf(g)
+            assert on - off == pytest.approx(odds + log_bayes, abs=1e-8)
+
+
+UPDATES = {
+    "nsfa": (loadings.update_buffet_collapsed, loadings.update_buffet_parallel),
+    "sfa": (loadings.update_finite_collapsed, loadings.update_finite_parallel),
+}
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("name", UPDATES)
+def test_what_is_known_for_certain_decides_in_every_sweep(name, parallel, rng):
+    state, samples, spec = case(name, n_features=30, precision="factor", backend="numba")
+    sure = rng.random((30, 2)) < 0.5
+    state.known = np.where(sure, 60.0, -60.0)
+    UPDATES[name][parallel](state, samples, spec, rng)
+    # an anchor stays, or the last one that uses a factor
+    assert (state.active[:, :2] == sure).mean() > 0.9
+    state.check_invariants()
+
+
+def test_what_is_known_of_factors_keeps_them_from_births_and_deaths(rng):
+    state, samples, spec = case("nsfa", precision="factor")
+    state.known = rng.normal(size=(len(state.loadings), 2))
+    state.loadings[1:, :2], state.active[1:, :2] = 0.0, False
+    state.loadings[0, :2], state.active[0, :2], state.usage[:2] = 0.7, True, 1
+    samples.residual = samples.residuals(state)
+    for move in (births.update_births, split.update_split, births.update_births, split.update_split):
+        accepted, _ = move(state, samples, spec, rng)
+        assert accepted and (state.usage[:2] == 1).all() and (state.loadings[0, :2] == 0.7).all()
+        samples.draw_scores(state, 5)
+        samples.refresh(state)
+        samples.residual = samples.residuals(state)
+        state.check_invariants()
 
 
 @pytest.mark.parametrize("kind", ["complete", "some"])
@@ -70,17 +132,18 @@ def test_birth_ratio_is_the_ratio_of_marginals(kind):
     Gaussian algebra: log p(y_d | G) of the marginal covariance, and the buffet's own probability of the pattern."""
     from nsfa.kernels.reference import log_marginal
 
-    state, stats, spec = case("nsfa", kind, precision="factor")
+    state, samples, spec = case("nsfa", kind, precision="factor")
     d, g = 2, 0.8
     n_features = len(state.loadings)
     kept = state.usage > 1
-    residual = stats.residuals(state, np.array([d]), ~kept)[0]
-    missing = stats.data.missing[d] if stats.data.missing is not None else np.zeros(stats.data.shape[1], bool)
-    error = (centred(state, stats)[d] - state.loadings[d, kept] @ state.scores[:, kept].T)[~missing]
+    rows = samples.rows(state)
+    residual = samples.kernels.residuals(state.loadings, state.active, rows, np.array([d]), ~kept)[0]
+    missing = samples.data.missing[d] if samples.data.missing is not None else np.zeros(samples.data.shape[1], bool)
+    error = (centred(state, samples)[d] - state.loadings[d, kept] @ samples.scores[:, kept].T)[~missing]
     psi = 1 / state.noise_precision[d]
     with_factor = distributions.norm(0, np.sqrt(psi + g * g)).logpdf(error).sum()
     without = distributions.norm(0, np.sqrt(psi)).logpdf(error).sum()
-    got = log_marginal(g * g, residual, state.noise_precision[d], stats.count[d])
+    got = log_marginal(g * g, residual, state.noise_precision[d], samples.count[d])
     assert got == pytest.approx(with_factor - without, abs=1e-8)
 
     # adding a singleton column changes the pattern's probability by Po(1; γ)/Po(0; γ), up to the column's label
@@ -102,74 +165,75 @@ ABSOLUTE = Priors(
 @pytest.mark.parametrize("changes", [{}, {"priors": ABSOLUTE}], ids=["relative", "absolute"])
 def test_split_ratio_is_a_difference_of_log_priors(changes, monkeypatch):
     """A share of one feature's noise becomes a factor of its own, its slab precision integrated out on a grid."""
-    state, stats, spec = case("nsfa", precision="factor", **changes)
+    state, samples, spec = case("nsfa", precision="factor", **changes)
     problems = []
     monkeypatch.setattr(
-        stats.kernels, "draw_splits", lambda problem, key: problems.append(problem) or 1 / 0, raising=False
+        samples.kernels, "draw_splits", lambda problem, key: problems.append(problem) or 1 / 0, raising=False
     )
     with pytest.raises(ZeroDivisionError):
-        split.update_split(state, stats, spec, np.random.default_rng(0))
+        split.update_split(state, samples, spec, np.random.default_rng(0))
     d = int(np.argmax(state.active.sum(axis=1)))
     variance, n_factors = 1 / state.noise_precision[d], state.n_factors
     g = 0.6 * np.sqrt(variance)
     own = int(((state.usage == 1) & state.active[d]).sum())
     weight = problems[0].weight[0, d], problems[0].weight[1, d]
     got = log_split_ratio(g, variance - g * g, own, weight, problems[0])
-    grid, logs = np.geomspace(1e-4, 1e3, 4000), []
+    grid, logs, wider = np.geomspace(1e-4, 1e3, 4000), [], copy.copy(samples)
+    wider.set_scores(np.column_stack([samples.scores, np.zeros(samples.n_samples)]))
     for value in grid:
         new = copy.deepcopy(state)
-        new.add(np.array([[d]]), np.array([[g]]), np.zeros((1, len(state.scores))), np.array([value]))
+        new.add(np.array([[d]]), np.array([[g]]), np.array([value]))
         new.noise_precision[d] = 1 / (variance - g * g)
-        logs.append(sum(log_prior(new, spec).values()))
+        logs.append(sum(log_prior(new, wider, spec).values()))
     more = np.log(np.trapezoid(np.exp(np.array(logs) - max(logs)), grid)) + max(logs)
-    less = sum(log_prior(state, spec).values())
+    less = sum(log_prior(state, samples, spec).values())
     # densities of ψ, not of τ; scores integrated out; K + 1 places for the column; g drawn with density |g|/ψ
     jacobian = 2 * np.log(variance) - 2 * np.log(variance - g * g)
-    scores = 0.5 * len(state.scores) * np.log(2 * np.pi)
+    scores = 0.5 * samples.n_samples * np.log(2 * np.pi)
     expected = more - less + jacobian + scores + np.log(n_factors + 1) - np.log(own + 1) + np.log(variance / g)
     assert got == pytest.approx(expected, abs=1e-3)
 
 
 @pytest.mark.parametrize("changes", [{}, {"priors": ABSOLUTE}], ids=["relative", "absolute"])
 def test_shears_are_drawn_from_their_conditional(changes, rng):
-    state, stats, spec = case("nsfa", precision="factor", **changes)
-    state.drop(np.arange(2, state.n_factors))
+    state, samples, spec = case("nsfa", precision="factor", **changes)
+    samples.keep(state.drop(np.arange(2, state.n_factors)))
     state.active[:, 0] = True
     state.active[:, 1] = np.arange(9) < 5
     state.loadings[:] = np.where(state.active, rng.normal(size=(9, 2)), 0.0)
     state.usage = state.active.sum(axis=0)
-    stats.refresh(state)
+    samples.refresh(state)
 
     def sheared(a):
-        new = copy.deepcopy(state)
-        new.scores[:, 1] += a * new.scores[:, 0]
+        new, moved = copy.deepcopy(state), copy.deepcopy(samples)
+        moved.scores[:, 1] += a * moved.scores[:, 0]
         new.loadings[:, 0] -= a * new.loadings[:, 1]
-        return joint(new, stats, spec)
+        return joint(new, moved, spec)
 
     down, here, up = sheared(-1.0), sheared(0.0), sheared(1.0)
     precision = 2 * here - up - down
     mean = 0.5 * (up - down) / precision
-    draws = []
+    draws, before = [], samples.scores.copy()
     for _ in range(3000):
-        new = copy.deepcopy(state)
-        shear.update_shear(new, copy.copy(stats), spec, rng)
-        stats.refresh(state)
-        draws.append((new.scores[:, 1] - state.scores[:, 1]) @ state.scores[:, 0] / (state.scores[:, 0] ** 2).sum())
+        samples.set_scores(before)
+        samples.refresh(state)
+        shear.update_shear(copy.deepcopy(state), samples, spec, rng)
+        draws.append((samples.scores[:, 1] - before[:, 1]) @ before[:, 0] / (before[:, 0] ** 2).sum())
     z = (np.array(draws) - mean) * np.sqrt(precision)
     assert distributions.kstest(z, "norm").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("changes", [{}, {"priors": ABSOLUTE}], ids=["relative", "absolute"])
 def test_births_without_data_have_loadings_of_their_slab(changes, rng):
-    state, stats, spec = case("nsfa", precision="factor", n_features=40, backend="numba", **changes)
+    state, samples, spec = case("nsfa", precision="factor", n_features=40, backend="numba", **changes)
     state.noise_precision = rng.gamma(1.0, 3.0, 40)
-    empty = copy.copy(stats)
-    empty.data, empty._power, drawn = replace(stats.data, count=np.zeros(40)), np.zeros(40), []
+    empty = copy.copy(samples)
+    empty.count, empty.power, drawn = np.zeros(40), np.zeros(40), []
     for _ in range(400):
         empty.residual, empty.cross = np.zeros(40), np.zeros((40, state.n_factors))
-        empty.gram = np.zeros((state.n_factors,) * 2)
+        empty.gram, empty.valid = np.zeros((state.n_factors,) * 2), True
         births.update_births(state, empty, spec, rng)
-        state.buffers["scores"][:] = 0.0
+        empty.set_scores(np.zeros((empty.n_samples, state.n_factors)))
         own = state.usage == 1
         rows = state.active[:, own].argmax(axis=0)
         drawn.append(
@@ -181,18 +245,17 @@ def test_births_without_data_have_loadings_of_their_slab(changes, rng):
 
 
 def test_splits_keep_each_feature_s_own_variance(rng):
-    state, stats, spec = case("nsfa")
+    state, samples, spec = case("nsfa")
     state.noise_precision = np.full(len(state.noise_precision), 0.5)
     changed = 0
     for _ in range(30):
         own = state.usage == 1
         before = 1 / state.noise_precision + (state.loadings[:, own] ** 2).sum(axis=1)
         count = state.n_factors
-        split.update_split(state, stats, spec, rng)
+        split.update_split(state, samples, spec, rng)
         own = state.usage == 1
         np.testing.assert_allclose(1 / state.noise_precision + (state.loadings[:, own] ** 2).sum(axis=1), before)
         changed += count != state.n_factors
-        state.scores[:] = 0.0
         state.check_invariants()
     assert changed > 3
 
@@ -212,9 +275,9 @@ def test_proposal_table_sums_to_one_and_contains_the_spike(rng):
 @pytest.mark.parametrize("kind", HOLES)
 @pytest.mark.parametrize("setting", ["diagonal", "isotropic", "shared"])
 def test_noise_posterior(kind, setting):
-    state, stats, spec = case("nsfa", kind, noise=setting)
-    stats.residual = stats.residuals(state)
-    count, residual = noise.evidence(state, stats)
+    state, samples, spec = case("nsfa", kind, noise=setting)
+    samples.residual = samples.residuals(state)
+    count, residual = noise.evidence(state, samples)
     if setting == "isotropic":
         residual, count = residual.sum(keepdims=True), count.sum(keepdims=True)
     shape, rate = noise.noise_posterior(spec.priors.noise.shape, state.noise_rate, count, residual)
@@ -223,7 +286,7 @@ def test_noise_posterior(kind, setting):
     def at(value):
         new = copy.deepcopy(state)
         new.noise_precision[which] = value
-        return joint(new, stats, spec)
+        return joint(new, samples, spec)
 
     a, b = (
         np.atleast_1d(shape)[0 if setting == "isotropic" else 3],
@@ -235,7 +298,7 @@ def test_noise_posterior(kind, setting):
 
 @pytest.mark.parametrize("precision", ["shared", "factor", "element"])
 def test_slab_posterior(precision):
-    state, stats, spec = case("nsfa", precision=precision)
+    state, samples, spec = case("nsfa", precision=precision)
     square, count = state.loadings**2 * state.noise_precision[:, None], state.active
     where = {"shared": (), "factor": (1,), "element": (2, 1)}[precision]
     total = {"shared": square.sum(), "factor": square.sum(axis=0), "element": square}[precision]
@@ -246,7 +309,7 @@ def test_slab_posterior(precision):
         new = copy.deepcopy(state)
         new.loading_precision = np.array(new.loading_precision)
         new.loading_precision[where] = value
-        return joint(new, stats, spec)
+        return joint(new, samples, spec)
 
     density = distributions.gamma(np.asarray(shape)[where], scale=1 / np.asarray(rate)[where]).logpdf
     assert at(1.7) - at(0.6) == pytest.approx(density(1.7) - density(0.6), abs=1e-8)
@@ -255,26 +318,26 @@ def test_slab_posterior(precision):
 @pytest.mark.parametrize("kind", ["some", "most"])
 def test_scores_are_drawn_from_their_conditional(kind):
     """Moments of many draws equal those of the Gaussian whose log density is the joint's dependence on x_n."""
-    state, stats, spec = case("nsfa", kind, n_features=6, n_samples=5)
-    problem = stats.projection(state)
-    kernels = stats.kernels
-    draws = np.array([_draw(kernels, problem, state, key) for key in range(4000)])
-    n_missing = stats.data.missing.sum(axis=0)
+    state, samples, spec = case("nsfa", kind, n_features=6, n_samples=5)
+    problem = samples._projection(state)
+    kernels = samples.kernels
+    draws = np.array([_draw(kernels, problem, samples, key) for key in range(4000)])
+    n_missing = samples.data.missing.sum(axis=0)
     # two ways to draw them: by a correction for few missing features, and from the observed ones
     few = few_missing(problem.holes, state.n_factors)[problem.pattern]
     assert (few & (n_missing > 0)).any() if kind == "some" else not few.all()
     for n in range(5):
-        seen = ~stats.data.missing[:, n]
+        seen = ~samples.data.missing[:, n]
         G, tau = state.loadings[seen], state.noise_precision[seen]
         covariance = np.linalg.inv(G.T @ (tau[:, None] * G) + np.eye(state.n_factors))
-        mean = covariance @ G.T @ (tau * centred(state, stats)[seen, n])
+        mean = covariance @ G.T @ (tau * centred(state, samples)[seen, n])
         z = (draws[:, n].mean(axis=0) - mean) / np.sqrt(np.diag(covariance) / len(draws))
         assert np.abs(z).max() < 4.5
         np.testing.assert_allclose(np.cov(draws[:, n].T), covariance, atol=0.08)
 
 
-def _draw(kernels, problem, state, key):
-    out = state.scores.copy()
+def _draw(kernels, problem, samples, key):
+    out = samples.scores.copy()
     kernels.draw_scores(problem, out, key)
     return out
 
@@ -290,38 +353,32 @@ def _draw(kernels, problem, state, key):
 )
 def test_buffet_parameters_are_drawn_from_their_conditional(name, update, attribute, rng):
     """A histogram of draws against the normalised joint on a grid."""
-    state, stats, spec = case(name, stickiness="infer")
+    state, samples, spec = case(name, stickiness="infer")
     grid = np.exp(np.linspace(np.log(1e-3), np.log(60), 4000))
     log_density = np.empty(len(grid))
     trial = copy.deepcopy(state)
     for i, value in enumerate(grid):
         setattr(trial, attribute, float(value))
-        log_density[i] = sum(priors_only(trial, spec))
+        log_density[i] = sum(log_prior(trial, samples, spec).values())
     weight = np.exp(log_density - log_density.max()) * np.gradient(grid)
     distribution = np.cumsum(weight) / weight.sum()
     draws = np.empty(6000)
     for i in range(len(draws)):
-        update(state, stats, spec, rng)
+        update(state, samples, spec, rng)
         draws[i] = getattr(state, attribute)
     thinned = draws[::5]
     assert distributions.kstest(np.interp(thinned, grid, distribution), "uniform").pvalue > 1e-3
 
 
-def priors_only(state, spec):
-    from nsfa.model.joint import log_prior
-
-    return log_prior(state, spec).values()
-
-
 def test_births_replace_singletons_and_keep_the_state_consistent(rng):
-    state, stats, spec = case("nsfa", backend="numba", n_features=30, n_samples=6, precision="element")
-    stats.residual = stats.residuals(state)
+    state, samples, spec = case("nsfa", backend="numba", n_features=30, n_samples=6, precision="element")
+    samples.residual = samples.residuals(state)
     seen = set()
     for _ in range(60):
-        births.update_births(state, stats, spec, rng)
-        state.buffers["scores"][:] = rng.standard_normal(state.buffers["scores"].shape)
-        stats.refresh(state)
-        stats.residual = stats.residuals(state)
+        births.update_births(state, samples, spec, rng)
+        samples.set_scores(rng.standard_normal((samples.n_samples, state.n_factors)))
+        samples.refresh(state)
+        samples.residual = samples.residuals(state)
         state.check_invariants()
         assert (state.usage > 0).all()
         seen.add(state.n_factors)

@@ -11,9 +11,9 @@ from nsfa.metrics import match_factors
 from nsfa.model import Priors, preset
 from nsfa.moves.prune import log_worth, prune
 from nsfa.moves.simplify import add_directions, simplify
+from nsfa.samples import Samples
 from nsfa.schedule import PARALLEL_FROM, simplifies
 from nsfa.state import State
-from nsfa.stats import Stats
 
 N_FEATURES, N_SAMPLES, N_FACTORS = 400, 40, 3
 
@@ -26,25 +26,27 @@ def planted(rng):
     return loadings @ scores.T + rng.normal(size=(N_FEATURES, N_SAMPLES)), loadings, scores
 
 
-def state_of(loadings, scores, precision=1.0):
+def state_of(loadings, precision=1.0):
     return State.from_arrays(
-        loadings, loadings != 0, scores, noise_precision=np.ones(len(loadings)),
+        loadings, loadings != 0, noise_precision=np.ones(len(loadings)),
         loading_precision=np.full(loadings.shape[1], precision), loading_rate=0.5, relative=True,
         intercept=np.zeros(len(loadings)),
     )  # fmt: skip
 
 
-def stats_of(table, state, missing=0.0, rng=None):
+def samples_of(table, state, scores, missing=0.0, rng=None):
     holes = np.zeros(table.T.shape, bool) if rng is None else rng.random(table.T.shape) < missing
     holes[:3] = False
     X = np.where(holes, np.nan, table.T)
-    stats = Stats(observe(X, scale=None), get_kernels())
-    stats.refresh(state)
-    return stats
+    samples = Samples(observe(X, scale=None), get_kernels())
+    samples.set_scores(scores)
+    samples.refresh(state)
+    return samples
 
 
-def refreshed(state, stats):
-    again = Stats(stats.data, stats.kernels)
+def refreshed(state, samples):
+    again = Samples(samples.data, samples.kernels)
+    again.set_scores(samples.scores)
     again.refresh(state)
     return again
 
@@ -53,17 +55,17 @@ def test_factors_that_nothing_asks_for_are_dropped_and_true_ones_stay(planted, r
     table, loadings, scores = planted
     false = rng.normal(size=(N_FEATURES, 2)) * 0.2, rng.normal(size=(N_SAMPLES, 2))
     order = [3, 0, 1, 4, 2]
-    state = state_of(np.hstack([loadings, false[0]])[:, order], np.hstack([scores, false[1]])[:, order])
-    stats = stats_of(table, state)
-    worth = log_worth(state, stats, preset("nsfa"))
+    state = state_of(np.hstack([loadings, false[0]])[:, order])
+    samples = samples_of(table, state, np.hstack([scores, false[1]])[:, order])
+    worth = log_worth(state, samples, preset("nsfa"))
     assert (worth[[1, 2, 4]] > 50).all() and (worth[[0, 3]] < -5).all()
-    prune(state, stats, preset("nsfa"))
+    prune(state, samples, preset("nsfa"))
     state.check_invariants()
     assert state.n_factors == 3
     _, _, cosines = match_factors(loadings, state.loadings)
     np.testing.assert_allclose(np.abs(cosines), 1.0)
-    np.testing.assert_allclose(stats.cross, refreshed(state, stats).cross)
-    np.testing.assert_allclose(stats.gram, refreshed(state, stats).gram)
+    np.testing.assert_allclose(samples.cross, refreshed(state, samples).cross)
+    np.testing.assert_allclose(samples.gram, refreshed(state, samples).gram)
 
 
 def test_chains_that_hold_one_space_in_different_rotations_meet(planted, rng):
@@ -71,10 +73,10 @@ def test_chains_that_hold_one_space_in_different_rotations_meet(planted, rng):
     places = []
     for _ in range(2):
         turn = np.linalg.qr(rng.normal(size=(N_FACTORS, N_FACTORS)))[0]
-        state = state_of(loadings @ turn, scores @ turn)
-        simplify(state, stats := stats_of(table, state), preset("nsfa"))
+        state = state_of(loadings @ turn)
+        simplify(state, samples := samples_of(table, state, scores @ turn), preset("nsfa"))
         state.check_invariants()
-        np.testing.assert_allclose(stats.cross, refreshed(state, stats).cross)
+        np.testing.assert_allclose(samples.cross, refreshed(state, samples).cross)
         places.append(state.loadings.copy())
     assert (np.abs(match_factors(*places)[2]) > 0.999).all()
     # and where the features' own pattern is
@@ -83,11 +85,11 @@ def test_chains_that_hold_one_space_in_different_rotations_meet(planted, rng):
 
 def test_what_simple_structure_leaves_out_is_small_and_no_factor_is_empty(planted):
     table, loadings, scores = planted
-    state = state_of(1e-3 * loadings + 1e-6, scores)
-    before = state.loadings @ state.scores.T
-    simplify(state, stats_of(table, state), preset("sfa", n_components=3))
+    state = state_of(1e-3 * loadings + 1e-6)
+    before = state.loadings @ scores.T
+    simplify(state, samples := samples_of(table, state, scores), preset("sfa", n_components=3))
     assert state.n_factors == 3 and (state.usage == 1).all()
-    assert np.abs(state.loadings @ state.scores.T - before).max() < 0.1
+    assert np.abs(state.loadings @ samples.scores.T - before).max() < 0.1
     np.testing.assert_allclose(state.loading_precision, 1 / (state.loadings**2).sum(axis=0))
 
 
@@ -95,12 +97,12 @@ def test_what_simple_structure_leaves_out_is_small_and_no_factor_is_empty(plante
 @pytest.mark.parametrize("held", [0, 1, 3])
 def test_directions_beyond_noise_become_factors(planted, missing, held, rng):
     table, loadings, scores = planted
-    state = state_of(loadings[:, :held], scores[:, :held])
-    add_directions(state, stats := stats_of(table, state, missing, rng), rng)
+    state = state_of(loadings[:, :held])
+    add_directions(state, samples := samples_of(table, state, scores[:, :held], missing, rng), rng)
     state.check_invariants()
     assert state.n_factors == N_FACTORS
-    np.testing.assert_allclose(stats.gram, refreshed(state, stats).gram)
-    fit, truth = state.loadings @ state.scores.T, loadings @ scores.T
+    np.testing.assert_allclose(samples.gram, refreshed(state, samples).gram)
+    fit, truth = state.loadings @ samples.scores.T, loadings @ scores.T
     assert np.corrcoef(fit.ravel(), truth.ravel())[0, 1] > 0.9
 
 
@@ -108,16 +110,16 @@ def test_directions_beyond_noise_become_factors(planted, missing, held, rng):
 def test_noise_has_no_direction_beyond_it(sparse, rng):
     X = rng.normal(size=(N_SAMPLES, N_FEATURES))
     data = observe(sp.csr_matrix(X) if sparse else X)
-    state = state_of(np.zeros((N_FEATURES, 0)), np.zeros((N_SAMPLES, 0)))
-    stats = Stats(data, get_kernels())
-    stats.refresh(state)
-    add_directions(state, stats, rng)
+    state = state_of(np.zeros((N_FEATURES, 0)))
+    samples = Samples(data, get_kernels())
+    samples.refresh(state)
+    add_directions(state, samples, rng)
     assert state.n_factors == 0
 
 
 def test_no_direction_is_left_where_there_are_as_many_factors_as_samples(rng):
-    state = state_of(rng.normal(size=(20, 6)), rng.normal(size=(6, 6)))
-    add_directions(state, stats_of(rng.normal(size=(20, 6)), state), rng)
+    state, scores = state_of(rng.normal(size=(20, 6))), rng.normal(size=(6, 6))
+    add_directions(state, samples_of(rng.normal(size=(20, 6)), state, scores), rng)
     assert state.n_factors == 6
 
 
@@ -135,8 +137,8 @@ def test_a_long_table_s_chain_arrives_from_below_and_from_above(start, rng):
     n_features = PARALLEL_FROM + 100
     loadings = np.where(rng.random((n_features, 4)) < 0.12, rng.normal(size=(n_features, 4)), 0.0)
     X = rng.normal(size=(50, 4)) @ loadings.T + rng.normal(size=(50, n_features))
-    chain = Chain(observe(X), preset("nsfa"), get_kernels(), chain_generator(0, 0), start, tune=100)
-    assert not chain.collapses and chain.marginal_moves
+    chain = Chain(Samples(observe(X), get_kernels()), preset("nsfa"), chain_generator(0, 0), start, tune=100)
+    assert not chain.schedule.collapses and "tilt" in {move.name for move in chain.schedule.moves}
     for _ in range(100):
         chain.sweep()
     substantial = chain.state.usage >= 5
@@ -149,21 +151,21 @@ def test_a_long_table_s_chain_arrives_from_below_and_from_above(start, rng):
 def test_worth_counts_what_is_observed(planted, missing, rng):
     """Against sums over each feature's and each sample's own entries."""
     table, loadings, scores = planted
-    state = state_of(np.where(loadings != 0, loadings + 0.1, 0.0), scores, precision=1.3)
+    state = state_of(np.where(loadings != 0, loadings + 0.1, 0.0), precision=1.3)
     state.intercept[:] = rng.normal(size=N_FEATURES)
     state.noise_precision[:] = rng.gamma(5, 0.2, N_FEATURES)
-    stats = stats_of(table, state, missing, rng)
-    seen = np.ones(table.shape, bool) if stats.data.missing is None else ~stats.data.missing
-    y = np.where(seen, stats.data.values - state.intercept[:, None], 0.0)
+    samples = samples_of(table, state, scores, missing, rng)
+    seen = np.ones(table.shape, bool) if samples.data.missing is None else ~samples.data.missing
+    y = np.where(seen, samples.data.values - state.intercept[:, None], 0.0)
     k, tau, lam = 1, state.noise_precision, 1.3 * state.noise_precision
     others = np.delete(np.arange(N_FACTORS), k)
-    x, left = state.scores[:, k], y - np.where(seen, state.loadings[:, others] @ state.scores[:, others].T, 0.0)
+    x, left = scores[:, k], y - np.where(seen, state.loadings[:, others] @ scores[:, others].T, 0.0)
     ell = tau * (seen @ x**2) + lam
     log_bayes = 0.5 * (np.log(lam / ell) + (tau * (left @ x)) ** 2 / ell)
     best = max(np.logaddexp(np.log1p(-p), np.log(p) + log_bayes).sum() for p in np.linspace(0.0025, 0.9975, 400))
     volume = np.log1p(seen.T @ (tau * state.loadings[:, k] ** 2)).sum()
     expected = best + 0.5 * (N_SAMPLES - x @ x - volume) + np.log(0.5) - 0.5 * 1.3
-    assert log_worth(state, stats, preset("nsfa"))[k] == pytest.approx(expected, abs=2)
+    assert log_worth(state, samples, preset("nsfa"))[k] == pytest.approx(expected, abs=2)
 
 
 @pytest.mark.parametrize("n_features", [300, PARALLEL_FROM])
@@ -171,7 +173,7 @@ def test_factors_of_a_table_that_is_mostly_holes_are_found(n_features, rng):
     loadings = np.where(rng.random((n_features, 3)) < 0.3, 2 * rng.normal(size=(n_features, 3)), 0.0)
     X = rng.normal(size=(100, 3)) @ loadings.T + rng.normal(size=(100, n_features))
     data = observe(np.where(rng.random(X.shape) < 0.8, np.nan, X))
-    chain = Chain(data, preset("nsfa"), get_kernels(), chain_generator(0, 0), 5, tune=150)
+    chain = Chain(Samples(data, get_kernels()), preset("nsfa"), chain_generator(0, 0), 5, tune=150)
     for _ in range(150):
         chain.sweep()
     assert (np.abs(match_factors(loadings, data.scale[:, None] * chain.state.loadings)[2]) > 0.6).all()
@@ -197,13 +199,31 @@ def test_long_tables_of_every_kind_keep_their_books(name, kind, rng):
     data = observe(sp.csr_matrix(X) if kind == "sparse" else X)
     model, changes = LONG[name]
     spec = preset(model, **changes)
-    chain = Chain(data, spec, get_kernels(), chain_generator(0, 0), 0 if model == "sfa" else 2, tune=20)
+    samples, start = Samples(data, get_kernels()), 0 if model == "sfa" else 2
+    chain = Chain(samples, spec, chain_generator(0, 0), start, tune=20)
     for _ in range(7):
         chain.sweep()
     chain.state.check_invariants()
     assert chain.state.n_factors > 0
     values = data.values.toarray() - data.offset[:, None] if kind == "sparse" else data.values
-    fit = chain.state.loadings @ chain.state.scores.T
+    fit = chain.state.loadings @ samples.scores.T
     fit += 0.0 if chain.state.intercept is None else chain.state.intercept[:, None]
     square = ((np.where(True if data.missing is None else ~data.missing, values - fit, 0.0)) ** 2).sum(axis=1)
-    np.testing.assert_allclose(chain.stats.residuals(chain.state), square, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(samples.residuals(chain.state), square, rtol=1e-6, atol=1e-6)
+
+
+def test_factors_of_which_something_is_known_keep_their_places(planted, rng):
+    """Neither pruned nor turned, however little asks for them."""
+    table, loadings, scores = planted
+    false = 0.2 * rng.normal(size=(N_FEATURES, 1)), rng.normal(size=(N_SAMPLES, 1))
+    state = state_of(np.hstack([false[0], loadings]))
+    state.known = np.zeros((N_FEATURES, 1))
+    samples = samples_of(table, state, np.hstack([false[1], scores]))
+    before = state.loadings[:, 0].copy()
+    prune(state, samples, preset("nsfa"))
+    simplify(state, samples, preset("nsfa"))
+    np.testing.assert_array_equal(state.loadings[:, 0], before)
+    np.testing.assert_allclose(samples.scores[:, 0], false[1][:, 0])
+    state.known = None
+    prune(state, samples, preset("nsfa"))
+    assert state.n_factors == 3

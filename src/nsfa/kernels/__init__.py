@@ -6,15 +6,12 @@ counter-based streams (``streams``), so that the tests can compare them number b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nsfa.arrays import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    from nsfa.data import Observed
 
 BACKENDS = ("numba", "reference")
 
@@ -37,11 +34,24 @@ def few_missing(holes: Holes, n_factors: int) -> Bools:
     return few
 
 
+class Centred(Protocol):
+    """A table, features × samples: dense and centred, or sparse with its centres (D,) as ``offset``."""
+
+    @property
+    def values(self) -> Any:
+        """The values (D, N), zero where missing."""
+
+    @property
+    def offset(self) -> Floats | None:
+        """What a sparse table's values are yet to be reduced by."""
+
+
 class Rows(NamedTuple):
     """What the conditional of a feature's loadings needs: its products with the scores, and its precisions.
 
     cross (D, K) is Y X; gram (K, K) is XᵀX over all samples; power (D,) is Σ y²; loading_precision is (1, K), or (D, K)
-    per element, times the features' noise precisions where slabs are relative.
+    per element, times the features' noise precisions where slabs are relative. ``known`` (D, K₀) is added to the prior
+    log odds of the first K₀ factors; K₀ is 0 where nothing is known.
     """
 
     cross: Floats
@@ -51,7 +61,8 @@ class Rows(NamedTuple):
     holes: Holes
     noise_precision: Floats
     loading_precision: Floats
-    relative: bool = False
+    relative: bool
+    known: Floats
 
 
 class Projection(NamedTuple):
@@ -72,13 +83,13 @@ class Projection(NamedTuple):
 class Marginal(NamedTuple):
     """What a sweep over the features needs when the scores are integrated out.
 
-    values (D, N) complete; loadings (D, K) in C order, active, usage and noise_variance are changed in place;
+    loadings (D, K) in C order, active, usage and noise_variance are changed in place;
     loading_precision (1, K) or (D, K); prior (on, off) as in ``sweep_collapsed``; noise_prior (a, b) of the noise
     precisions, a = 0 holds them. Features with a noise variance below least (D,) are left alone, and none gets there.
-    Where slabs are relative, loading_precision is (D, K) and its rows scale with the noise precisions.
+    Where slabs are relative, loading_precision is (D, K) and its rows scale with the noise precisions. ``known`` is as
+    in ``Rows``.
     """
 
-    values: Floats
     loadings: Floats
     active: Bools
     usage: Ints
@@ -87,20 +98,18 @@ class Marginal(NamedTuple):
     loading_precision: Floats
     prior: tuple[float, float]
     noise_prior: tuple[float, float]
-    relative: bool = False
+    relative: bool
+    known: Floats
 
 
 class Scales(NamedTuple):
-    """What rescaling the factors needs: the first four arrays are changed in place.
+    """What rescaling the factors needs.
 
-    loadings (D, K), scores (N, K), gram (K, K), cross (D, K); usage (K,); n counts the samples. The slab precisions
-    are Gamma(shape, rate) and integrated out, square (K,) being Σ g²; or, where shape is 0, held, and square is Σ λ g².
+    power (K,) is Σ x²; usage (K,); n counts the samples. The slab precisions are Gamma(shape, rate) and integrated out,
+    square (K,) being Σ g²; or, where shape is 0, held, and square is Σ λ g².
     """
 
-    loadings: Floats
-    scores: Floats
-    gram: Floats
-    cross: Floats
+    power: Floats
     usage: Ints
     square: Floats
     n: float
@@ -108,17 +117,18 @@ class Scales(NamedTuple):
     rate: float
 
 
-class Tilts(NamedTuple):
-    """What tilting factors towards each other needs; the first six are changed in place.
+class Pairs(NamedTuple):
+    """What moves of pairs of factors need; the first six are changed in place.
 
-    scores (N, K), gram (K, K), cross (D, K) without missing entries, loadings and active (D, K), all in C order; usage
-    (K,); noise_precision (D,); loading_precision (1, K) or (D, K); logit (K,) are prior log odds, and feature
+    turn (K, K) becomes the map of the scores, X → X turn, from the identity; gram (K, K); excess (D, K) is (Y − G Xᵀ) X
+    with nothing missing; loadings and active (D, K); all in C order. usage (K,); noise_precision (D,);
+    loading_precision (1, K) or (D, K); logit (K,) are prior log odds, to which ``known`` (D, K₀) is added, and feature
     anchor[k] keeps factor k.
     """
 
-    scores: Floats
+    turn: Floats
     gram: Floats
-    cross: Floats
+    excess: Floats
     loadings: Floats
     active: Bools
     usage: Ints
@@ -126,6 +136,7 @@ class Tilts(NamedTuple):
     loading_precision: Floats
     logit: Floats
     anchor: Ints
+    known: Floats
 
 
 class Own(NamedTuple):
@@ -203,20 +214,18 @@ class Split(NamedTuple):
 
 
 class Doublets(NamedTuple):
-    """What births and deaths of factors that two features share need; residual, variances and priors change in place.
+    """What births and deaths of factors that two features share need; variances and priors change in place.
 
-    residual (D, N) is what all factors leave, nothing missing; noise_variance (D,), which stay above least.
-    feature and loading (n, 2) and scores (n, N) list the factors with two users, precision (n,) their slab precisions.
+    noise_variance (D,), which stay above least. feature and loading (n, 2) list the factors with two users, precision
+    (n,) their slab precisions.
     log_rate is the log of the prior rate of such factors per pair of features; noise_prior (2, D) the shapes and rates
     of the noise precisions, which relative slabs are part of; slab (c, d) as in ``Splits``.
     """
 
-    residual: Floats
     noise_variance: Floats
     least: float
     feature: Ints
     loading: Floats
-    scores: Floats
     log_rate: float
     noise_prior: Floats
     slab: tuple[float, float]
@@ -225,22 +234,22 @@ class Doublets(NamedTuple):
 
 
 class Doubled(NamedTuple):
-    """Which of the factors listed are kept (n,); features and loadings (new, 2), scores (new, N), slabs of the new."""
+    """Which factors are kept (n,); features and loadings (new, 2) and slabs of the new; attempts that succeeded."""
 
     kept: Bools
     feature: Ints
     loading: Floats
-    scores: Floats
     precision: Floats
+    accepted: int
 
 
 class Kernels(Protocol):
     """A backend: everything in a sweep whose cost grows with features or samples times factors."""
 
-    def cross(self, data: Observed, scores: Floats, out: Floats) -> None:
+    def cross(self, data: Centred, scores: Floats, out: Floats) -> None:
         """Write Y X (D, K)."""
 
-    def project(self, data: Observed, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
+    def project(self, data: Centred, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
         """Return Yᵀ diag(τ) G (N, K) and Gᵀ diag(τ) G (K, K)."""
 
     def residuals(self, loadings: Floats, active: Bools, rows: Rows, which: Ints, skip: Bools) -> Floats:
@@ -265,8 +274,11 @@ class Kernels(Protocol):
     def own_factors(self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, residual: Floats) -> Own:
         """The factors used by one feature alone; ``residual`` (D,) counts all factors."""
 
-    def sweep_marginal(self, problem: Marginal, key: int) -> None:
-        """One pass over (z, g, ψ) of every feature, the scores integrated out. Changes the problem's arrays."""
+    def sweep_marginal(self, problem: Marginal, values: Floats, key: int) -> None:
+        """One pass over (z, g, ψ) of every feature, the scores integrated out. Changes the problem's arrays.
+
+        ``values`` (D, N) have nothing missing.
+        """
 
     def draw_births(self, problem: Births, key: int) -> Born:
         """Propose a new set of own factors for every feature, and accept or reject it."""
@@ -274,17 +286,23 @@ class Kernels(Protocol):
     def draw_splits(self, problem: Splits, key: int) -> Split:
         """Try to split a part off every feature's noise, or to put one of its own factors back; see ``moves.split``."""
 
-    def draw_doublets(self, problem: Doublets, attempts: int, key: int) -> Doubled:
-        """Births and deaths of factors that two features share, one attempt after another; see ``moves.doublet``."""
+    def draw_doublets(
+        self, problem: Doublets, residual: Floats, scores: Floats, attempts: int, key: int
+    ) -> tuple[Doubled, Floats]:
+        """Births and deaths of factors that two features share, one attempt after another; see ``moves.doublet``.
 
-    def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
+        residual (D, N) is what all factors leave, nothing missing, and is changed in place; scores (n, N) are those of
+        the factors with two users. Returns those of the new ones (new, N) too.
+        """
+
+    def tilt(self, problem: Pairs, pairs: Ints, key: int) -> int:
         """Tilt ``pairs`` (P, 2) of factors in turn, in place; returns how many were accepted. See ``moves.tilt``."""
 
-    def rotate(self, problem: Tilts, pairs: Ints, key: int) -> int:
+    def rotate(self, problem: Pairs, pairs: Ints, key: int) -> int:
         """Rotate ``pairs`` (P, 2) of factors, in place; returns how many were accepted. See ``moves.rotation``."""
 
-    def rescale(self, problem: Scales, key: int) -> None:
-        """Scale every factor by one slice-sampling update, in place; see ``moves.scale``."""
+    def rescale(self, problem: Scales, key: int) -> Floats:
+        """What every factor's scores and loadings are multiplied by, (2, K), by slice sampling; see ``moves.scale``."""
 
     def draw_shears(
         self, gram: Floats, inner: Floats, precision: Floats, inside: Bools, key: int
@@ -294,8 +312,11 @@ class Kernels(Protocol):
     def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
         """Draw every feature's loadings from its K-variate normal conditional. Returns residuals (D,)."""
 
-    def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
-        """Draw all scores (N, K); returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|], the part of log p(Y | G, ψ) that needs them."""
+    def draw_scores(self, problem: Projection, scores: Floats, key: int, first: int = 0) -> float:
+        """Draw all scores (N, K); returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|], the part of log p(Y | G, ψ) that needs them.
+
+        Random numbers are keyed by the sample's number in the whole table, ``first`` being that of the first row.
+        """
 
     def score_moments(self, problem: Projection) -> tuple[Floats, Floats, Floats]:
         """Mean and variance of every score (N, K) given its sample's entries, and ½ aᵀΛ⁻¹a − ½ log|Λ| (N,)."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -141,89 +142,139 @@ def scores_of_two(residual, feature, loading, variance, key, attempt, out):
         out[i] = mean + normal_at(key, attempt, FEATURES + 1 + i) / math.sqrt(precision)
 
 
+class _Book(NamedTuple):
+    """The factors of two features, those that died included, and room to work: see ``_open_book``."""
+
+    feature: np.ndarray
+    loading: np.ndarray
+    scores: np.ndarray
+    precision: np.ndarray
+    power: np.ndarray
+    weight: np.ndarray
+    weight_back: np.ndarray
+
+
 @jit
-def try_doublets(problem, attempts, key):
-    """Births and deaths in turn; see ``Kernels.draw_doublets``."""
-    residual, variance = problem.residual, problem.noise_variance
-    n_features, n = residual.shape
-    had = problem.feature.shape[0]
-    feature, loading = np.empty((had + attempts, 2), np.int64), np.empty((had + attempts, 2))
-    scores, alive = np.empty((had + attempts, n)), np.empty(had + attempts, np.int64)
-    feature[:had], loading[:had], scores[:had] = problem.feature, problem.loading, problem.scores
-    precision = np.empty(had + attempts)
-    precision[:had] = problem.precision
-    number, total = had, had
-    for i in range(had):
-        alive[i] = i
+def _open_book(problem, residual, scores, attempts):
+    """Features and loadings (n, 2), scores (n, N) and slab precisions (n,), with room for one more per attempt.
+
+    Beside them the residuals' sums of squares (D,), and the features' weights as partners, from either side.
+    """
+    (n_features, n), had = residual.shape, problem.feature.shape[0]
+    size = had + attempts
     power = np.empty(n_features)
     for d in range(n_features):
         power[d] = np.dot(residual[d], residual[d])
-    weight, weight_back = np.empty(n_features), np.empty(n_features)
-    spread = DOUBLET_SPREAD / math.sqrt(n)
-    ends = np.empty(2)
+    book = _Book(
+        np.empty((size, 2), np.int64),
+        np.empty((size, 2)),
+        np.empty((size, n)),
+        np.empty(size),
+        power,
+        np.empty(n_features),
+        np.empty(n_features),
+    )
+    book.feature[:had], book.loading[:had], book.scores[:had] = problem.feature, problem.loading, scores
+    book.precision[:had] = problem.precision
+    return book
+
+
+@jit
+def _log_choice(d, e, whole, residual, book):
+    """Log probability that a birth takes the features d and e; the weights of d's partners are in the book."""
+    whole_back = partner_weights(residual, book.power, e, book.weight_back)
+    return math.log((book.weight[e] / whole + book.weight_back[d] / whole_back) / residual.shape[0])
+
+
+@inline
+def _log_place(place, centre, spread):
+    """Log density of the proposed place of a correlation, on the scale of its hyperbolic arc tangent."""
+    return -0.5 * LOG_2PI - math.log(spread) - 0.5 * ((place - centre) / spread) ** 2
+
+
+@jit
+def _take_part(sign, i, problem, residual, book):
+    """Let factor i of the book explain its part of the residuals (−1), or give it back (1)."""
+    add_fit(sign, book.feature[i], book.loading[i], book.scores[i], residual, book.power)
+    count_slabs(-sign, book.feature[i], book.loading[i], book.precision[i], problem)
+
+
+@jit
+def _birth(attempt, number, last, problem, residual, book, key):
+    """Try a new factor beside ``number`` others, as entry ``last`` of the book; returns whether it is there."""
+    (n_features, n), variance = residual.shape, problem.noise_variance
+    chosen, split = uniform_pair(key, attempt, 1)
+    side, accept = uniform_pair(key, attempt, 2)
+    d = min(int(uniform_pair(key, attempt, 0)[1] * n_features), n_features - 1)
+    whole = partner_weights(residual, book.power, d, book.weight)
+    e = pick(book.weight, chosen * whole)
+    ends, spread = (variance[d], variance[e]), DOUBLET_SPREAD / math.sqrt(n)
+    log_choice, centre = _log_choice(d, e, whole, residual, book), math.atanh(correlation(residual, book.power, d, e))
+    place = centre + spread * normal_at(key, attempt, FEATURES)
+    rho = math.tanh(place)
+    if rho == 0.0 or rho * rho >= 1.0:
+        return False
+    log_proposal = _log_place(place, centre, spread)
+    ratio = log_birth_ratio(residual, d, e, ends, rho, split, log_choice, log_proposal, problem)
+    log_square = math.log(rho * rho)
+    first, second = math.exp(split * log_square), math.exp((1.0 - split) * log_square)
+    new = ends[0] * (1.0 - first), ends[1] * (1.0 - second)
+    if min(new) <= problem.least or not math.log(accept) < ratio - math.log(number + 1.0):
+        return False
+    sign = 1.0 if side < 0.5 else -1.0
+    book.feature[last, 0], book.feature[last, 1] = d, e
+    book.loading[last, 0] = sign * math.sqrt(first * ends[0])
+    book.loading[last, 1] = sign * math.copysign(math.sqrt(second * ends[1]), rho)
+    variance[d], variance[e] = new
+    scores_of_two(residual, book.feature[last], book.loading[last], new, key, attempt, book.scores[last])
+    book.precision[last] = slab_of_two(book.loading[last], new, problem, key, attempt)
+    _take_part(-1.0, last, problem, residual, book)
+    return True
+
+
+@jit
+def _death(attempt, number, old, problem, residual, book, key):
+    """Try to take entry ``old`` of the book, one of ``number``, out; returns whether it is gone."""
+    variance, g = problem.noise_variance, book.loading[old]
+    d, e = book.feature[old, 0], book.feature[old, 1]
+    _take_part(1.0, old, problem, residual, book)
+    whole = partner_weights(residual, book.power, d, book.weight)
+    ends, spread = (variance[d] + g[0] ** 2, variance[e] + g[1] ** 2), DOUBLET_SPREAD / math.sqrt(residual.shape[1])
+    log_choice, centre = _log_choice(d, e, whole, residual, book), math.atanh(correlation(residual, book.power, d, e))
+    rho = g[0] * g[1] / math.sqrt(ends[0] * ends[1])
+    # what no birth could have made does not die
+    if rho != 0.0 and rho * rho < 1.0 and min(variance[d], variance[e]) > problem.least:
+        split, log_proposal = (
+            math.log(g[0] ** 2 / ends[0]) / math.log(rho * rho),
+            _log_place(math.atanh(rho), centre, spread),
+        )
+        ratio = log_birth_ratio(residual, d, e, ends, rho, split, log_choice, log_proposal, problem)
+        if math.log(uniform_pair(key, attempt, 2)[1]) < math.log(number) - ratio:
+            variance[d], variance[e] = ends
+            return True
+    _take_part(-1.0, old, problem, residual, book)
+    return False
+
+
+@jit
+def try_doublets(problem, residual, scores, attempts, key):
+    """Births and deaths in turn; see ``Kernels.draw_doublets``."""
+    had = problem.feature.shape[0]
+    book = _open_book(problem, residual, scores, attempts)
+    alive, number, last, accepted = np.arange(had + attempts), had, had, 0
     for attempt in range(attempts):
         coin, u = uniform_pair(key, attempt, 0)
-        chosen, split = uniform_pair(key, attempt, 1)
-        side, accept = uniform_pair(key, attempt, 2)
-        born = coin < 0.5
-        if not born and number == 0:
-            continue
-        at, old = 0, 0
-        if born:
-            d = min(int(u * n_features), n_features - 1)
-            whole = partner_weights(residual, power, d, weight)
-            e = pick(weight, chosen * whole)
-            ends[0], ends[1] = variance[d], variance[e]
-        else:
+        if coin < 0.5:
+            if _birth(attempt, number, last, problem, residual, book, key):
+                alive[number] = last
+                number, last, accepted = number + 1, last + 1, accepted + 1
+        elif number:
             at = min(int(u * number), number - 1)
-            old = alive[at]
-            d, e = feature[old, 0], feature[old, 1]
-            add_fit(1.0, feature[old], loading[old], scores[old], residual, power)
-            count_slabs(-1.0, feature[old], loading[old], precision[old], problem)
-            whole = partner_weights(residual, power, d, weight)
-            ends[0], ends[1] = variance[d] + loading[old, 0] ** 2, variance[e] + loading[old, 1] ** 2
-        whole_back = partner_weights(residual, power, e, weight_back)
-        log_choice = math.log((weight[e] / whole + weight_back[d] / whole_back) / n_features)
-        centre = math.atanh(correlation(residual, power, d, e))
-        if born:
-            place = centre + spread * normal_at(key, attempt, FEATURES)
-            rho = math.tanh(place)
-        else:
-            rho = loading[old, 0] * loading[old, 1] / math.sqrt(ends[0] * ends[1])
-            place = math.atanh(rho)
-            split = math.log(loading[old, 0] ** 2 / ends[0]) / math.log(rho * rho)
-        log_proposal = -0.5 * LOG_2PI - math.log(spread) - 0.5 * ((place - centre) / spread) ** 2
-        ratio, possible = -math.inf, rho != 0.0 and rho * rho < 1.0
-        if not born:
-            # what no birth could have made does not die
-            possible = possible and min(variance[d], variance[e]) > problem.least
-        if possible:
-            ratio = log_birth_ratio(residual, d, e, ends, rho, split, log_choice, log_proposal, problem)
-        if born:
-            log_square = math.log(rho * rho) if rho != 0.0 else -math.inf
-            first, second = math.exp(split * log_square), math.exp((1.0 - split) * log_square)
-            new = ends[0] * (1.0 - first), ends[1] * (1.0 - second)
-            if min(new) <= problem.least or not math.log(accept) < ratio - math.log(number + 1.0):
-                continue
-            sign = 1.0 if side < 0.5 else -1.0
-            loading[total, 0] = sign * math.sqrt(first * ends[0])
-            loading[total, 1] = sign * math.copysign(math.sqrt(second * ends[1]), rho)
-            feature[total, 0], feature[total, 1] = d, e
-            variance[d], variance[e] = new
-            scores_of_two(residual, feature[total], loading[total], new, key, attempt, scores[total])
-            precision[total] = slab_of_two(loading[total], new, problem, key, attempt)
-            alive[number] = total
-            number, total, at = number + 1, total + 1, number
-        elif possible and math.log(accept) < math.log(number) - ratio:
-            variance[d], variance[e] = ends[0], ends[1]
-            number -= 1
-            alive[at] = alive[number]
-            continue
-        old = alive[at]
-        add_fit(-1.0, feature[old], loading[old], scores[old], residual, power)
-        count_slabs(1.0, feature[old], loading[old], precision[old], problem)
-    lives = np.zeros(total, np.bool_)
+            if _death(attempt, number, alive[at], problem, residual, book, key):
+                number, accepted = number - 1, accepted + 1
+                alive[at] = alive[number]
+    lives = np.zeros(last, np.bool_)
     for i in range(number):
         lives[alive[i]] = True
-    new_ones = had + np.flatnonzero(lives[had:])
-    return lives[:had], feature[new_ones], loading[new_ones], scores[new_ones], precision[new_ones]
+    new = had + np.flatnonzero(lives[had:])
+    return lives[:had], book.feature[new], book.loading[new], book.precision[new], accepted, book.scores[new]

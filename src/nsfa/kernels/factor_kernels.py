@@ -51,24 +51,13 @@ def log_scale_slice(k, n, power, square, usage, shape, rate, key):
 
 @jit
 def rescale(problem, key):
-    """Draw every factor's log scale and apply it to loadings, scores and statistics, in one pass over each."""
-    loadings, scores, gram, cross = problem.loadings, problem.scores, problem.gram, problem.cross
-    n_features, n_factors = loadings.shape
-    up, down = np.empty(n_factors), np.empty(n_factors)
-    for k in range(n_factors):
+    """What every factor's scores and loadings are multiplied by, (2, K)."""
+    out = np.empty((2, problem.usage.shape[0]))
+    for k in range(out.shape[1]):
         square, usage = problem.square[k], problem.usage[k]
-        t = log_scale_slice(k, problem.n, gram[k, k], square, usage, problem.shape, problem.rate, key)
-        up[k], down[k] = math.exp(t), math.exp(-t)
-    for d in range(n_features):
-        for k in range(n_factors):
-            loadings[d, k] *= down[k]
-            cross[d, k] *= up[k]
-    for n in range(scores.shape[0]):
-        for k in range(n_factors):
-            scores[n, k] *= up[k]
-    for i in range(n_factors):
-        for k in range(n_factors):
-            gram[i, k] *= up[i] * up[k]
+        t = log_scale_slice(k, problem.n, problem.power[k], square, usage, problem.shape, problem.rate, key)
+        out[0, k], out[1, k] = math.exp(t), math.exp(-t)
+    return out
 
 
 @inline

@@ -156,12 +156,12 @@ def _replace(P, C, work, out, back):
 
 
 @jit
-def _draw_entries(d, problem, moments, out, v, residual, key, words):
+def _draw_entries(d, problem, n, moments, out, v, residual, key, words):
     """Metropolis–Hastings on every (z, g) of feature d; ``moments`` is (P, C, work). Returns the new v and R."""
     P, C, work = moments
     c, Vg, Cg = work[_C], work[_VG], work[_CG]
     active, usage, prior = problem.active, problem.usage, problem.prior
-    n_features, n = problem.values.shape[0], float(problem.values.shape[1])
+    n_features, n_known = problem.loadings.shape[0], problem.known.shape[1]
     g, lam = problem.loadings[d], problem.loading_precision[d * min(1, problem.loading_precision.shape[0] - 1)]
     for k in range(g.shape[0]):
         on, gk, slab = active[d, k], g[k], lam[k]
@@ -173,6 +173,8 @@ def _draw_entries(d, problem, moments, out, v, residual, key, words):
         # a factor that is this feature's own stays: births and deaths decide about it
         forced = others + prior[0] <= 0.0
         odds = 1.0 if forced else (others + prior[0]) / (prior[1] + n_features - 1.0 - others)
+        if k < n_known and not forced:
+            odds *= math.exp(problem.known[d, k])
         u = to_unit(words[0, k])
         propose = forced or u < (1.0 - u) * odds * math.sqrt(slab / precision) * math.exp(min(gain, 700.0))
         if not propose and not on:
@@ -214,12 +216,13 @@ def _with_slabs(d, problem, before):
 
 
 @jit
-def marginal_rows(problem, power_of, A, P, C, key):
+def marginal_rows(problem, values, power_of, A, P, C, key):
     """One pass over the features: pattern, loadings and noise variance of each, scores integrated out.
 
-    ``power_of`` is Σ y² (D,); A = Gᵀ Ψ⁻¹ Y (K, N), P = (I + Gᵀ Ψ⁻¹ G)⁻¹ and C = P A Aᵀ P are kept up to date.
+    ``values`` is (D, N), nothing missing; ``power_of`` Σ y² (D,); A = Gᵀ Ψ⁻¹ Y (K, N), P = (I + Gᵀ Ψ⁻¹ G)⁻¹ and
+    C = P A Aᵀ P are kept up to date.
     """
-    values, loadings, psi, noise_prior = problem.values, problem.loadings, problem.noise_variance, problem.noise_prior
+    loadings, psi, noise_prior = problem.loadings, problem.noise_variance, problem.noise_prior
     n_features, n_samples = values.shape
     n_factors, n, least = loadings.shape[1], float(n_samples), problem.least
     work, words = np.empty((_ROWS, n_factors)), np.empty((2, n_factors), np.uint64)
@@ -238,7 +241,7 @@ def marginal_rows(problem, power_of, A, P, C, key):
         _take_out(P, C, work, out[0], out[1], g)
         v, residual = before + _inner(g, Vg), power - 2.0 * _inner(c, g) + _inner(g, Cg)
         fill_words(key, d, words[0], words[1])
-        v, residual = _draw_entries(d, problem, (P, C, work), out, v, residual, key, words)
+        v, residual = _draw_entries(d, problem, n, (P, C, work), out, v, residual, key, words)
         if noise_prior[0] > 0.0:
             shape, rate = _with_slabs(d, problem, before)
             psi[d] = _noise_slice(before, v - before, residual, n, shape, rate, least[d], key, d)

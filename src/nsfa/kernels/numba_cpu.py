@@ -34,8 +34,7 @@ from nsfa.kernels.compiled import fill_gammas, fill_normals
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats, Ints
-    from nsfa.data import Observed
-    from nsfa.kernels import Births, Doublets, Holes, Marginal, Projection, Rows, Scales, Splits, Tilts
+    from nsfa.kernels import Births, Centred, Doublets, Holes, Marginal, Pairs, Projection, Rows, Scales, Splits
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
@@ -82,10 +81,10 @@ class NumbaKernels:
         edges = np.linspace(0, n_rows, wanted + 1).astype(int).tolist()
         return self._each(lambda part: function(*part), pairwise(edges))
 
-    def cross(self, data: Observed, scores: Floats, out: Floats) -> None:
+    def cross(self, data: Centred, scores: Floats, out: Floats) -> None:
         products.cross(data, scores, out, self._each)
 
-    def project(self, data: Observed, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
+    def project(self, data: Centred, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
         return products.project(data, loadings, noise_precision, self._each)
 
     def residuals(self, loadings: Floats, active: Bools, rows: Rows, which: Ints, skip: Bools) -> Floats:
@@ -122,13 +121,13 @@ class NumbaKernels:
 
         return sum(self._over_rows(one, *loadings.shape)), residual
 
-    def sweep_marginal(self, problem: Marginal, key: int) -> None:
+    def sweep_marginal(self, problem: Marginal, values: Floats, key: int) -> None:
         weighted = problem.loadings / problem.noise_variance[:, None]
-        A = weighted.T @ problem.values
+        A = weighted.T @ values
         P = np.linalg.inv(np.eye(len(A)) + weighted.T @ problem.loadings)
         PA = P @ A
-        power = np.einsum("dn,dn->d", problem.values, problem.values)
-        marginal_kernels.marginal_rows(problem, power, A, P, PA @ PA.T, np.uint64(key))
+        power = np.einsum("dn,dn->d", values, values)
+        marginal_kernels.marginal_rows(problem, values, power, A, P, PA @ PA.T, np.uint64(key))
 
     def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
         out = np.empty(len(shape))
@@ -157,19 +156,20 @@ class NumbaKernels:
         precision, row, loading, *dead = birth_kernels.split_rows(problem, np.uint64(key))
         return Split(precision, row, loading, (dead[0], dead[1]))
 
-    def draw_doublets(self, problem: Doublets, attempts: int, key: int) -> Doubled:
-        return Doubled(*doublet_kernels.try_doublets(problem, attempts, np.uint64(key)))
+    def draw_doublets(
+        self, problem: Doublets, residual: Floats, scores: Floats, attempts: int, key: int
+    ) -> tuple[Doubled, Floats]:
+        *found, new_scores = doublet_kernels.try_doublets(problem, residual, scores, attempts, np.uint64(key))
+        return Doubled(*found), new_scores
 
-    def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
-        excess = problem.cross - problem.loadings @ problem.gram
-        return int(pair_kernels.tilt_pairs(problem, excess, pairs, np.uint64(key)))
+    def tilt(self, problem: Pairs, pairs: Ints, key: int) -> int:
+        return int(pair_kernels.tilt_pairs(problem, pairs, np.uint64(key)))
 
-    def rotate(self, problem: Tilts, pairs: Ints, key: int) -> int:
-        excess = problem.cross - problem.loadings @ problem.gram
-        return int(rotation_kernels.rotate_pairs(problem, excess, pairs, np.uint64(key)))
+    def rotate(self, problem: Pairs, pairs: Ints, key: int) -> int:
+        return int(rotation_kernels.rotate_pairs(problem, pairs, np.uint64(key)))
 
-    def rescale(self, problem: Scales, key: int) -> None:
-        factor_kernels.rescale(problem, np.uint64(key))
+    def rescale(self, problem: Scales, key: int) -> Floats:
+        return factor_kernels.rescale(problem, np.uint64(key))  # type: ignore[no-any-return]
 
     def draw_shears(
         self, gram: Floats, inner: Floats, precision: Floats, inside: Bools, key: int
@@ -186,19 +186,19 @@ class NumbaKernels:
         self._over_rows(one, loadings.shape[0], loadings.shape[1] ** 2)
         return residual
 
-    def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
+    def draw_scores(self, problem: Projection, scores: Floats, key: int, first: int = 0) -> float:
         normals = np.empty(scores.shape)
 
         def fill(lo: int, hi: int) -> None:
-            fill_normals(np.uint64(key), lo, normals[lo:hi])
+            fill_normals(np.uint64(key), first + lo, normals[lo:hi])
 
         self._over_rows(fill, *scores.shape)
         if _complete(problem.holes):
             small = scores.size * scores.shape[1] < _SMALL_SCORES
             return (sample_kernels.scores_small if small else scores_complete)(problem, scores, normals)
-        return self._scores_with_holes(problem, scores, normals, key)
+        return self._scores_with_holes(problem, scores, normals, key, first)
 
-    def _scores_with_holes(self, problem: Projection, scores: Floats, normals: Floats, key: int) -> float:
+    def _scores_with_holes(self, problem: Projection, scores: Floats, normals: Floats, key: int, before: int) -> float:
         order, first = _samples_of_patterns(problem)
         few = few_missing(problem.holes, scores.shape[1])
         evidence, width = np.empty(len(few)), scores.shape[1] ** 2
@@ -206,7 +206,7 @@ class NumbaKernels:
         if len(some):
             root, inverse = shared_root(problem)
             b, weighted = problem.projection @ inverse.T, problem.loadings * np.sqrt(problem.noise_precision)[:, None]
-            arguments = problem.holes, weighted @ inverse.T, b, normals, np.uint64(key), evidence
+            arguments = problem.holes, weighted @ inverse.T, b, normals, np.uint64(key), before, evidence
 
             def one(lo: int, hi: int) -> None:
                 sample_kernels.scores_from_shared(some[lo:hi], order, first, *arguments)

@@ -11,15 +11,19 @@ import numpy as np
 from nsfa.kernels.compiled import inline, jit, normal_at, rough_exp, uniform_pair
 from nsfa.kernels.streams import FEATURES, TILT_BISECTIONS, TILT_ROUNDS, TILT_WEIGHTS
 
+# Rows of the work space, a column per feature of factor k: the loading h that factor j would have without a tilt; g_k;
+# the precision in c of a zero, and of a loading in use; log prior odds; j's slab precision; the tilt h/g_k at which the
+# loading vanishes, and how much that weighs; the pull of its term in a reweighted fit.
+_WISH, _G, _OFF, _ON, _ODDS, _SLAB, _VANISH, _WEIGHT, _PULL, _ROWS = range(10)
 _LOG_WEIGHTS = tuple(math.log(w) for w in TILT_WEIGHTS)
 
 
 @inline
 def _on_and_off(c, i, work):
     """Log weights, at tilt c, of loading i being in use (its value integrated out) and of it being zero."""
-    miss = work[0, i] - c * work[1, i]
+    miss = work[_WISH, i] - c * work[_G, i]
     half = 0.5 * miss * miss
-    return work[4, i] - work[3, i] * half, -work[2, i] * half
+    return work[_ODDS, i] - work[_ON, i] * half, -work[_OFF, i] * half
 
 
 @jit
@@ -44,14 +48,14 @@ def middle_tilt(n, work):
     """Weighted median of h/g_k, the tilts at which single loadings vanish, by bisection: most do there, if most can."""
     low, high, total = np.inf, -np.inf, 0.0
     for i in range(n):
-        low, high = min(low, work[6, i]), max(high, work[6, i])
-        total += work[7, i]
+        low, high = min(low, work[_VANISH, i]), max(high, work[_VANISH, i])
+        total += work[_WEIGHT, i]
     if n == 0:
         return 0.0
     for _ in range(TILT_BISECTIONS):
         middle, below = 0.5 * (low + high), 0.0
         for i in range(np.uint64(n)):
-            below += work[7, i] if work[6, i] <= middle else 0.0
+            below += work[_WEIGHT, i] if work[_VANISH, i] <= middle else 0.0
         if 2.0 * below >= total:
             high = middle
         else:
@@ -65,15 +69,15 @@ def tilt_mode(centre, rounds, n, power, kept, work):
     precision = power
     for _ in range(rounds):
         for i in range(np.uint64(n)):
-            miss = work[0, i] - centre * work[1, i]
-            x = work[4, i] + 0.5 * (work[2, i] - work[3, i]) * miss * miss
-            work[8, i] = (work[3, i] + (work[2, i] - work[3, i]) / (1.0 + rough_exp(x))) * work[1, i]
+            miss = work[_WISH, i] - centre * work[_G, i]
+            x = work[_ODDS, i] + 0.5 * (work[_OFF, i] - work[_ON, i]) * miss * miss
+            work[_PULL, i] = (work[_ON, i] + (work[_OFF, i] - work[_ON, i]) / (1.0 + rough_exp(x))) * work[_G, i]
         if kept >= 0:
-            work[8, kept] = work[3, kept] * work[1, kept]
+            work[_PULL, kept] = work[_ON, kept] * work[_G, kept]
         precision, total = power, 0.0
         for i in range(np.uint64(n)):
-            precision += work[8, i] * work[1, i]
-            total += work[8, i] * work[0, i]
+            precision += work[_PULL, i] * work[_G, i]
+            total += work[_PULL, i] * work[_WISH, i]
         centre = total / precision
     return centre, precision
 
@@ -92,8 +96,8 @@ def _log_proposal(c, modes):
 
 
 @jit
-def _gather(k, j, problem, excess, rows, work):
-    """Features of factor k: h, g_k, precision of a zero, of a loading in use, log odds, ...; which is j's anchor; c."""
+def _gather(k, j, problem, rows, work):
+    """List the features of factor k and fill their work space; returns how many, which is j's anchor, and c."""
     step = min(1, problem.loading_precision.shape[0] - 1)
     power, n, kept = problem.gram[j, j], 0, -1
     tilt = problem.gram[k, j] / power
@@ -105,11 +109,12 @@ def _gather(k, j, problem, excess, rows, work):
                 problem.noise_precision[d] * power,
             )
             rows[n] = d
-            work[0, n] = excess[d, j] / power + problem.loadings[d, j] + tilt * g
-            work[1, n], work[2, n], work[3, n] = g, a, a * slab / (a + slab)
-            work[4, n] = problem.logit[j] + 0.5 * math.log(slab / (slab + a))
-            work[5, n] = slab
-            work[6, n], work[7, n] = work[0, n] / g, math.sqrt(a) * abs(g)
+            work[_WISH, n] = problem.excess[d, j] / power + problem.loadings[d, j] + tilt * g
+            work[_G, n], work[_OFF, n], work[_ON, n] = g, a, a * slab / (a + slab)
+            known = problem.known[d, j] if j < problem.known.shape[1] else 0.0
+            work[_ODDS, n] = problem.logit[j] + known + 0.5 * math.log(slab / (slab + a))
+            work[_SLAB, n] = slab
+            work[_VANISH, n], work[_WEIGHT, n] = work[_WISH, n] / g, math.sqrt(a) * abs(g)
             if problem.anchor[j] == d:
                 kept = n
             n += 1
@@ -117,9 +122,9 @@ def _gather(k, j, problem, excess, rows, work):
 
 
 @jit
-def _redraw(p, j, tilt, change, n, kept, problem, excess, rows, work, key):
+def _redraw(p, j, tilt, change, n, kept, problem, rows, work, key):
     """Pattern and loadings of factor j on the gathered features, given the tilt; ``excess`` is brought up to date."""
-    gram, loadings, active = problem.gram, problem.loadings, problem.active
+    gram, loadings, active, excess = problem.gram, problem.loadings, problem.active, problem.excess
     for i in range(n):
         d = rows[i]
         on, off = _on_and_off(tilt, i, work)
@@ -127,10 +132,10 @@ def _redraw(p, j, tilt, change, n, kept, problem, excess, rows, work, key):
         used = i == kept or uniform_pair(key, p, position)[0] * (1.0 + math.exp(min(off - on, 700.0))) < 1.0
         new = 0.0
         if used:
-            precision = work[2, i] + work[5, i]
-            miss = work[0, i] - tilt * work[1, i]
-            new = work[2, i] * miss / precision + normal_at(key, p, position) / math.sqrt(precision)
-        more = change * work[1, i] + new - loadings[d, j]
+            precision = work[_OFF, i] + work[_SLAB, i]
+            miss = work[_WISH, i] - tilt * work[_G, i]
+            new = work[_OFF, i] * miss / precision + normal_at(key, p, position) / math.sqrt(precision)
+        more = change * work[_G, i] + new - loadings[d, j]
         problem.usage[j] += int(used) - int(active[d, j])
         active[d, j], loadings[d, j] = used, new
         if more != 0.0:
@@ -139,14 +144,13 @@ def _redraw(p, j, tilt, change, n, kept, problem, excess, rows, work, key):
 
 
 @jit
-def _shift(k, j, change, problem, excess):
-    """x_k → x_k + change · x_j in the scores and in everything computed from them."""
-    gram, cross, scores = problem.gram, problem.cross, problem.scores
-    for d in range(cross.shape[0]):
+def _shift(k, j, change, problem):
+    """x_k → x_k + change · x_j in the map of the scores and in everything computed from them."""
+    gram, excess, turn = problem.gram, problem.excess, problem.turn
+    for d in range(excess.shape[0]):
         excess[d, k] += change * excess[d, j]
-        cross[d, k] += change * cross[d, j]
-    for n in range(scores.shape[0]):
-        scores[n, k] += change * scores[n, j]
+    for t in range(gram.shape[0]):
+        turn[t, k] += change * turn[t, j]
     for t in range(gram.shape[0]):
         gram[k, t] += change * gram[j, t]
     gram[k, k] += change * gram[k, j]
@@ -155,22 +159,19 @@ def _shift(k, j, change, problem, excess):
 
 
 @jit
-def tilt_pairs(problem, excess, pairs, key):
-    """Try the ordered ``pairs`` one after another; returns how many tilts were accepted.
-
-    ``excess`` is (Y − G Xᵀ) X, kept up to date.
-    """
+def tilt_pairs(problem, pairs, key):
+    """Try the ordered ``pairs`` one after another; returns how many tilts were accepted."""
     n_features = problem.loadings.shape[0]
-    rows, work, modes = np.empty(n_features, np.int64), np.empty((9, n_features)), np.empty((3, 2))
+    rows, work, modes = np.empty(n_features, np.int64), np.empty((_ROWS, n_features)), np.empty((3, 2))
     accepted = 0
     for p in range(pairs.shape[0]):
         k, j = pairs[p, 0], pairs[p, 1]
-        n, kept, tilt = _gather(k, j, problem, excess, rows, work)
+        n, kept, tilt = _gather(k, j, problem, rows, work)
         power, new = problem.gram[j, j], tilt
         wide, total = power, 0.0
         for i in range(n):
-            wide += work[3, i] * work[1, i] * work[1, i]
-            total += work[3, i] * work[1, i] * work[0, i]
+            wide += work[_ON, i] * work[_G, i] * work[_G, i]
+            total += work[_ON, i] * work[_G, i] * work[_WISH, i]
         # all loadings in use, the mode near that, and the one with most of them off: none depends on the present tilt
         modes[0, 0], modes[0, 1] = total / wide, wide
         modes[1, 0], modes[1, 1] = tilt_mode(modes[0, 0], TILT_ROUNDS, n, power, kept, work)
@@ -183,7 +184,7 @@ def tilt_pairs(problem, excess, pairs, key):
         if math.log(accept) < ratio:
             new = proposal
             accepted += 1
-        _redraw(p, j, new, new - tilt, n, kept, problem, excess, rows, work, key)
+        _redraw(p, j, new, new - tilt, n, kept, problem, rows, work, key)
         if new != tilt:
-            _shift(k, j, new - tilt, problem, excess)
+            _shift(k, j, new - tilt, problem)
     return accepted

@@ -13,7 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from nsfa.arrays import Floats
-    from nsfa.data import Observed
+    from nsfa.kernels import Centred
 
 _WORK_PER_BLOCK = 5_000_000
 _MOST_BLOCKS = 16
@@ -29,7 +29,7 @@ def blocks(shape: tuple[int, int], n_factors: int) -> list[slice]:
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
 
 
-def cross(data: Observed, scores: Floats, out: Floats, each: Mapper) -> None:
+def cross(data: Centred, scores: Floats, out: Floats, each: Mapper) -> None:
     """Write Y X (D, K), block by block of features."""
     values = data.values
 
@@ -43,7 +43,7 @@ def cross(data: Observed, scores: Floats, out: Floats, each: Mapper) -> None:
         pass
 
 
-def project(data: Observed, loadings: Floats, noise_precision: Floats, each: Mapper) -> tuple[Floats, Floats]:
+def project(data: Centred, loadings: Floats, noise_precision: Floats, each: Mapper) -> tuple[Floats, Floats]:
     """Yᵀ diag(τ) G (N, K) and Gᵀ diag(τ) G (K, K): partial sums over blocks of features, added in order."""
     values = data.values
 

@@ -1,6 +1,6 @@
 """The kernels in plain NumPy: the specification that every other backend is compared with.
 
-Written to be read beside MODEL section 4, one loop per product of the formula; memory and speed come second.
+Written to be read beside docs/model.md, one loop per product of the formula; memory and speed come second.
 """
 
 from __future__ import annotations
@@ -33,8 +33,20 @@ from nsfa.kernels.streams import (
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats, Ints
-    from nsfa.data import Observed
-    from nsfa.kernels import Births, Doubled, Doublets, Holes, Marginal, Projection, Rows, Scales, Split, Splits, Tilts
+    from nsfa.kernels import (
+        Births,
+        Centred,
+        Doubled,
+        Doublets,
+        Holes,
+        Marginal,
+        Pairs,
+        Projection,
+        Rows,
+        Scales,
+        Split,
+        Splits,
+    )
 
 
 def _gram(base: Floats, empty: Floats, vectors: Floats, weights: Floats, holes: Holes, row: int) -> Floats:
@@ -56,7 +68,7 @@ def _slab(rows: Rows, d: int) -> Floats:
     return precision * rows.noise_precision[d] if rows.relative else precision
 
 
-def _scores_from_shared(problem: Projection, n: int, noise: Floats, key: int) -> tuple[Floats, float]:
+def _scores_from_shared(problem: Projection, n: int, noise: Floats, stream: tuple[int, int]) -> tuple[Floats, float]:
     """Scores of sample n and its evidence, from the precision L Lᵀ that complete samples share.
 
     Λ_n = L (I − W Wᵀ) Lᵀ, W = L⁻¹ √τ_d g_d of the missing features, and (I − W Wᵀ)⁻¹ = I + W R⁻ᵀ R⁻¹ Wᵀ with
@@ -71,7 +83,7 @@ def _scores_from_shared(problem: Projection, n: int, noise: Floats, key: int) ->
     small = np.linalg.cholesky(np.eye(len(missing)) - W.T @ W)
     z = np.linalg.solve(small, W.T @ b)
     gain = 0.5 * (b @ b + z @ z) - np.log(np.diag(root)).sum() - np.log(np.diag(small)).sum()
-    extra = normals_at(key, n, EXTRA + np.arange(len(missing)))
+    extra = normals_at(*stream, EXTRA + np.arange(len(missing)))
     v = b + noise + W @ np.linalg.solve(small.T, z + extra)
     return solve_triangular(root, v, lower=True, trans=1), float(gain)
 
@@ -105,10 +117,10 @@ def _slab_precision(problem: Births, key: int, d: int, j: int) -> float:
 class ReferenceKernels:
     """Plain-NumPy kernels; see ``nsfa.kernels.Kernels`` for what each does."""
 
-    def cross(self, data: Observed, scores: Floats, out: Floats) -> None:
+    def cross(self, data: Centred, scores: Floats, out: Floats) -> None:
         products.cross(data, scores, out, map)
 
-    def project(self, data: Observed, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
+    def project(self, data: Centred, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
         return products.project(data, loadings, noise_precision, map)
 
     def residuals(self, loadings: Floats, active: Bools, rows: Rows, which: Ints, skip: Bools) -> Floats:
@@ -131,7 +143,8 @@ class ReferenceKernels:
             for k in range(n_factors):
                 others = usage[k] - active[d, k]
                 weight = others + prior[0]
-                odds = np.log(weight / (prior[1] + n_features - 1 - others)) if weight > 0 else None
+                known = rows.known[d, k] if k < rows.known.shape[1] else 0.0
+                odds = np.log(weight / (prior[1] + n_features - 1 - others)) + known if weight > 0 else None
                 on = self._draw_entry(loadings, active, rows, gram, d, k, odds, key)
                 usage[k] += int(on) - int(active[d, k])
                 active[d, k] = on
@@ -164,8 +177,8 @@ class ReferenceKernels:
         loadings[d, k] = mean + float(normals_at(key, d, k)) / np.sqrt(ell) if on else 0.0
         return on
 
-    def rescale(self, problem: Scales, key: int) -> None:
-        square, power = problem.square, problem.gram.diagonal()
+    def rescale(self, problem: Scales, key: int) -> Floats:
+        square, power = problem.square, problem.power
         t = np.empty(len(power))
         for k in range(len(power)):
             column = iter(range(1000))
@@ -176,11 +189,7 @@ class ReferenceKernels:
                 WIDTH,
                 lambda k=k, column=column: uniform_pairs(key, k, next(column)),  # type: ignore[misc]
             )
-        up = np.exp(t)
-        problem.loadings[:] /= up
-        problem.scores[:] *= up
-        problem.cross[:] *= up
-        problem.gram[:] *= np.outer(up, up)
+        return np.exp([t, -t])
 
     def draw_shears(
         self, gram: Floats, inner: Floats, precision: Floats, inside: Bools, key: int
@@ -204,13 +213,13 @@ class ReferenceKernels:
             loadings[d] = _solve_and_perturb(root, tau * rows.cross[d], noise)
         return self._all_residuals(loadings, np.ones(loadings.shape, dtype=np.bool_), rows)
 
-    def draw_scores(self, problem: Projection, scores: Floats, key: int) -> float:
-        noise = normals(key, *scores.shape)
+    def draw_scores(self, problem: Projection, scores: Floats, key: int, first: int = 0) -> float:
+        noise = normals(key, len(scores), scores.shape[1], first)
         few = few_missing(problem.holes, scores.shape[1])
         evidence = 0.0
         for n in range(len(scores)):
             if few[problem.pattern[n]]:
-                scores[n], gain = _scores_from_shared(problem, n, noise[n], key)
+                scores[n], gain = _scores_from_shared(problem, n, noise[n], (key, first + n))
                 evidence += gain
                 continue
             root = cholesky(_sample_information(problem, n) + np.eye(scores.shape[1]), lower=True)
@@ -236,9 +245,9 @@ class ReferenceKernels:
             variance[i] = problem.loadings[d] @ np.linalg.solve(information, problem.loadings[d])
         return mean, variance
 
-    def sweep_marginal(self, problem: Marginal, key: int) -> None:
-        for d in range(len(problem.values)):
-            marginal_row(problem, d, key)
+    def sweep_marginal(self, problem: Marginal, values: Floats, key: int) -> None:
+        for d in range(len(values)):
+            marginal_row(problem, values, d, key)
 
     def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
         return np.array([gamma_draw(a, key, i, 0) for i, a in enumerate(shape)]) / rate
@@ -279,13 +288,15 @@ class ReferenceKernels:
     def draw_splits(self, problem: Splits, key: int) -> Split:
         return split_features(problem, key)
 
-    def draw_doublets(self, problem: Doublets, attempts: int, key: int) -> Doubled:
-        return doublets(problem, attempts, key)
+    def draw_doublets(
+        self, problem: Doublets, residual: Floats, scores: Floats, attempts: int, key: int
+    ) -> tuple[Doubled, Floats]:
+        return doublets(problem, residual, scores, attempts, key)
 
-    def tilt(self, problem: Tilts, pairs: Ints, key: int) -> int:
+    def tilt(self, problem: Pairs, pairs: Ints, key: int) -> int:
         return sum(tilt_pair(problem, int(k), int(j), p, key) for p, (k, j) in enumerate(pairs))
 
-    def rotate(self, problem: Tilts, pairs: Ints, key: int) -> int:
+    def rotate(self, problem: Pairs, pairs: Ints, key: int) -> int:
         return sum(rotate_pair(problem, int(j), int(k), p, key) for p, (j, k) in enumerate(pairs))
 
     def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:

@@ -41,35 +41,36 @@ class _Factor:
             problem.noise_prior[:, list(self.feature)] += 0.5 * sign * weight
 
 
-def doublets(problem: Doublets, attempts: int, key: int) -> Doubled:
+def doublets(problem: Doublets, residual: Floats, scores: Floats, attempts: int, key: int) -> tuple[Doubled, Floats]:
     """One attempt after another: see ``moves.doublet``."""
     alive = [
         _Factor((int(d), int(e)), g, x, float(lam), i)
         for i, ((d, e), g, x, lam) in enumerate(
-            zip(problem.feature, problem.loading, problem.scores, problem.precision, strict=True)
+            zip(problem.feature, problem.loading, scores, problem.precision, strict=True)
         )
     ]
+    accepted = 0
     for attempt in range(attempts):
         if float(uniform_pairs(key, attempt, 0)[0]) < 0.5:
-            _birth(problem, alive, attempt, key)
+            accepted += _birth(problem, residual, alive, attempt, key)
         elif alive:
-            _death(problem, alive, attempt, key)
+            accepted += _death(problem, residual, alive, attempt, key)
     kept = np.zeros(len(problem.feature), dtype=np.bool_)
     kept[[factor.place for factor in alive if factor.place >= 0]] = True
     # by age, not by the places that deaths left them
     new = sorted((factor for factor in alive if factor.place < 0), key=lambda factor: -factor.place)
-    n = problem.residual.shape[1]
-    return Doubled(
+    found = Doubled(
         kept,
         np.array([factor.feature for factor in new], dtype=np.int64).reshape(-1, 2),
         np.array([factor.loading for factor in new]).reshape(-1, 2),
-        np.array([factor.scores for factor in new]).reshape(-1, n),
         np.array([factor.precision for factor in new]),
+        accepted,
     )
+    return found, np.array([factor.scores for factor in new]).reshape(-1, residual.shape[1])
 
 
-def _birth(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> None:
-    residual, n = problem.residual, problem.residual.shape[1]
+def _birth(problem: Doublets, residual: Floats, alive: list[_Factor], attempt: int, key: int) -> bool:
+    n = residual.shape[1]
     u = float(uniform_pairs(key, attempt, 0)[1])
     chosen, split = (float(x) for x in uniform_pairs(key, attempt, 1))
     side, accept = (float(x) for x in uniform_pairs(key, attempt, 2))
@@ -80,9 +81,9 @@ def _birth(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> N
     rho = float(np.tanh(np.arctanh(_correlation(residual, d, e)) + spread * float(normals_at(key, attempt, FEATURES))))
     share = (rho**2) ** np.array([split, 1 - split])
     after = variance * (1 - share)
-    ratio = log_birth_ratio(problem, d, e, variance, rho, split) - np.log(len(alive) + 1)
+    ratio = log_birth_ratio(problem, residual, (d, e), variance, rho, split) - np.log(len(alive) + 1)
     if (after <= problem.least).any() or np.log(accept) >= ratio:
-        return
+        return False
     g = np.sqrt(share * variance) * (1 if side < 0.5 else -1) * np.array([1, np.sign(rho)])
     problem.noise_variance[[d, e]] = after
     precision = 1 + (g**2 / after).sum()
@@ -96,10 +97,10 @@ def _birth(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> N
     factor = _Factor((d, e), g, scores, float(rate), -1 - attempt)
     factor.count_slabs(1, problem)
     alive.append(factor)
+    return True
 
 
-def _death(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> None:
-    residual = problem.residual
+def _death(problem: Doublets, residual: Floats, alive: list[_Factor], attempt: int, key: int) -> bool:
     at = int(float(uniform_pairs(key, attempt, 0)[1]) * len(alive))
     accept = float(uniform_pairs(key, attempt, 2)[1])
     factor = alive[at]
@@ -110,24 +111,27 @@ def _death(problem: Doublets, alive: list[_Factor], attempt: int, key: int) -> N
     rho = float(factor.loading.prod() / np.sqrt(variance.prod()))
     split = float(np.log(factor.loading[0] ** 2 / variance[0]) / np.log(rho**2))
     possible = 0 < rho**2 < 1 and (problem.noise_variance[both] > problem.least).all()
-    ratio = log_birth_ratio(problem, *factor.feature, variance, rho, split) - np.log(len(alive))
+    ratio = log_birth_ratio(problem, residual, factor.feature, variance, rho, split) - np.log(len(alive))
     if possible and np.log(accept) < -ratio:
         problem.noise_variance[both] = variance
         last = alive.pop()
         if at < len(alive):
             alive[at] = last
-    else:
-        residual[both] -= fit
-        factor.count_slabs(1, problem)
+        return True
+    residual[both] -= fit
+    factor.count_slabs(1, problem)
+    return False
 
 
-def log_birth_ratio(problem: Doublets, d: int, e: int, variance: Floats, rho: float, split: float) -> float:
-    """Log acceptance ratio of a new factor on features d and e, but for the number of those there are.
+def log_birth_ratio(
+    problem: Doublets, residual: Floats, pair: tuple[int, int], variance: Floats, rho: float, split: float
+) -> float:
+    """Log acceptance ratio of a new factor on a pair of features, but for the number of those there are.
 
     ``variance`` (2,) are their noise variances without it, ``rho`` the correlation it brings, to which they give the
     shares |ρ|^{2v} and |ρ|^{2(1−v)}, v = ``split``.
     """
-    residual, n = problem.residual, problem.residual.shape[1]
+    (d, e), n = pair, residual.shape[1]
     share = (rho**2) ** np.array([split, 1 - split])
     g = np.sqrt(share * variance) * np.array([1, np.sign(rho)])
     apart = np.diag(variance)

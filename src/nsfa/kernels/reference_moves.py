@@ -26,7 +26,7 @@ from nsfa.kernels.streams import (
 
 if TYPE_CHECKING:
     from nsfa.arrays import Floats
-    from nsfa.kernels import Marginal, Splits, Tilts
+    from nsfa.kernels import Marginal, Pairs, Splits
 
 
 def gamma_draw(shape: float, key: int, row: int, column: int) -> float:
@@ -68,15 +68,15 @@ def slice_update(f: Callable[[float], float], start: float, width: float, unifor
     return start
 
 
-def marginal_row(problem: Marginal, d: int, key: int) -> None:
+def marginal_row(problem: Marginal, values: Floats, d: int, key: int) -> None:
     """(z, g) entry by entry and then ψ of feature d, given the other features: see ``kernels.marginal_kernels``."""
     if problem.noise_variance[d] < problem.least[d]:
         return
-    others = np.arange(len(problem.values)) != d
-    G, weight, y = problem.loadings[others], 1 / problem.noise_variance[others, None], problem.values[d]
+    others = np.arange(len(values)) != d
+    G, weight, y = problem.loadings[others], 1 / problem.noise_variance[others, None], values[d]
     V = np.linalg.inv(np.eye(G.shape[1]) + G.T @ (weight * G))
     # fitted scores of all samples from the other features (K, N)
-    scores = V @ (weight * G).T @ problem.values[others]
+    scores = V @ (weight * G).T @ values[others]
     g, n = problem.loadings[d], len(y)
 
     def log_likelihood(psi: float) -> float:
@@ -84,7 +84,7 @@ def marginal_row(problem: Marginal, d: int, key: int) -> None:
         return float(-0.5 * n * np.log(v) - 0.5 * ((y - scores.T @ g) ** 2).sum() / v)
 
     for k in range(len(g)):
-        _marginal_entry(problem, d, k, V, scores, log_likelihood, key)
+        _marginal_entry(problem, y, d, k, V, scores, log_likelihood, key)
     shape, rate = problem.noise_prior
     if shape > 0:
         if problem.relative:
@@ -106,10 +106,10 @@ def marginal_row(problem: Marginal, d: int, key: int) -> None:
 
 
 def _marginal_entry(
-    problem: Marginal, d: int, k: int, V: Floats, scores: Floats, log_likelihood: Any, key: int
+    problem: Marginal, y: Floats, d: int, k: int, V: Floats, scores: Floats, log_likelihood: Any, key: int
 ) -> None:
     """One Metropolis–Hastings update of (z_dk, g_dk)."""
-    g, psi, y = problem.loadings[d], problem.noise_variance[d], problem.values[d]
+    g, psi = problem.loadings[d], problem.noise_variance[d]
     lam = problem.loading_precision[d if len(problem.loading_precision) > 1 else 0, k]
     on, old = bool(problem.active[d, k]), float(g[k])
     others = problem.usage[k] - on
@@ -127,9 +127,10 @@ def _marginal_entry(
         return float(target + 0.5 * np.log(lam / precision) + 0.5 * precision * (value - centre) ** 2)
 
     empty, forced = at(0.0), others + problem.prior[0] <= 0
-    prior = (
-        0.0 if forced else np.log((others + problem.prior[0]) / (problem.prior[1] + len(problem.values) - 1 - others))
-    )
+    prior = 0.0
+    if not forced:
+        prior = np.log((others + problem.prior[0]) / (problem.prior[1] + len(problem.loadings) - 1 - others))
+        prior += problem.known[d, k] if k < problem.known.shape[1] else 0.0
     odds = prior + log_weight(centre) - empty
     u = float(uniform_pairs(key, d, k)[0])
     propose = bool(forced or np.log(u) - np.log1p(-u) < odds)
@@ -219,14 +220,14 @@ def split_features(problem: Splits, key: int) -> Split:
     )
 
 
-def tilt_pair(problem: Tilts, k: int, j: int, p: int, key: int) -> int:
+def tilt_pair(problem: Pairs, k: int, j: int, p: int, key: int) -> int:
     """Pair number p of ``moves.tilt``: propose, decide, and draw the loadings anew. Returns 1 if accepted."""
     rows, power = np.flatnonzero(problem.active[:, k]), problem.gram[j, j]
-    excess = (problem.cross - problem.loadings @ problem.gram)[rows, j]
+    excess = problem.excess[rows, j]
     slab = np.broadcast_to(problem.loading_precision, problem.loadings.shape)[rows, j]
     g, a, tilt = problem.loadings[rows, k], problem.noise_precision[rows] * power, problem.gram[k, j] / power
     h, wide = excess / power + problem.loadings[rows, j] + tilt * g, a * slab / (a + slab)
-    odds = problem.logit[j] + 0.5 * np.log(slab / (slab + a))
+    odds = problem.logit[j] + known_of(problem)[rows, j] + 0.5 * np.log(slab / (slab + a))
     kept = problem.anchor[j] == rows
 
     def parts(c: float) -> tuple[Floats, Floats]:
@@ -265,15 +266,27 @@ def tilt_pair(problem: Tilts, k: int, j: int, p: int, key: int) -> int:
     on, off = parts(new)
     used = kept | (uniform_pairs(key, p, FEATURES + rows)[0] * (1 + np.exp(np.minimum(off - on, 700))) < 1)
     drawn = a * (h - new * g) / (a + slab) + normals_at(key, p, FEATURES + rows) / np.sqrt(a + slab)
+    step = np.eye(len(problem.gram))
+    step[j, k] = new - tilt
+    before = problem.loadings.copy()
     problem.loadings[rows, j] = np.where(used, drawn, 0.0)
     problem.usage[j] += used.sum() - problem.active[rows, j].sum()
     problem.active[rows, j] = used
-    step = np.eye(len(problem.gram))
-    step[j, k] = new - tilt
-    for array in (problem.scores, problem.cross):
-        array[:] = array @ step
-    problem.gram[:] = step.T @ problem.gram @ step
+    apply_step(problem, before, step)
     return int(accepted)
+
+
+def apply_step(problem: Pairs, before: Floats, step: Floats) -> None:
+    """Scores times ``step`` in their map and in what is computed from them; the loadings were ``before``."""
+    excess = problem.excess + before @ problem.gram
+    problem.gram[:] = step.T @ problem.gram @ step
+    problem.excess[:] = excess @ step - problem.loadings @ problem.gram
+    problem.turn[:] = problem.turn @ step
+
+
+def known_of(problem: Pairs) -> Floats:
+    """What is known of every entry (D, K), zero beyond the factors that it is about."""
+    return np.pad(problem.known, ((0, 0), (0, problem.loadings.shape[1] - problem.known.shape[1])))
 
 
 def _weighted_median(values: Floats, weight: Floats) -> float:

@@ -8,24 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from nsfa.kernels.streams import (
-    FEATURES,
-    ROTATION_BEND,
-    ROTATION_DEPTH,
-    ROTATION_FLOOR,
-    ROTATION_GRID,
-    ROTATION_MODES,
-    ROTATION_ROUNDS,
-    ROTATION_STEP,
-    ROTATION_UNIFORM,
-    normals_at,
-    rough_exp,
-    uniform_pairs,
-)
+from nsfa.kernels import streams
+from nsfa.kernels.reference_moves import apply_step, known_of
+from nsfa.kernels.streams import FEATURES, normals_at, rough_exp, uniform_pairs
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats
-    from nsfa.kernels import Tilts
+    from nsfa.kernels import Pairs
 
 _PATTERNS = (np.array([False, True]), np.array([True, False]), np.array([True, True]))
 
@@ -42,12 +31,11 @@ def turn(angle: float) -> Floats:
     return np.array([[c, -s], [s, c]])
 
 
-def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
+def rotate_pair(problem: Pairs, j: int, k: int, p: int, key: int) -> int:
     """Pair number p of ``moves.rotation``: propose, decide, and draw the loadings anew. Returns 1 if accepted."""
     pair = np.array([j, k])
     rows = np.flatnonzero(problem.active[:, pair].any(axis=1))
-    rest = problem.cross - problem.loadings @ problem.gram
-    products = (rest[:, pair] + problem.loadings[:, pair] @ problem.gram[np.ix_(pair, pair)])[rows]
+    products = (problem.excess[:, pair] + problem.loadings[:, pair] @ problem.gram[np.ix_(pair, pair)])[rows]
     tau = problem.noise_precision[rows]
     spread = products.T @ (tau[:, None] * products)
     frame = 0.5 * float(np.arctan2(2 * spread[0, 1], spread[0, 0] - spread[1, 1]))
@@ -55,6 +43,7 @@ def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
     slab = np.broadcast_to(problem.loading_precision, problem.loadings.shape)[np.ix_(rows, pair)]
     # a factor's anchor keeps it
     held = problem.anchor[pair] == rows[:, None]
+    logit = problem.logit[pair] + known_of(problem)[np.ix_(rows, pair)]
 
     def conditional(i: int, used: Bools, angle: float) -> tuple[float, float, Floats, Floats]:
         """Of a pattern of feature i: its log weight without the data, what they add, mean and precision of g."""
@@ -62,7 +51,7 @@ def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
         precision = prior + tau[i] * (turn(angle).T @ gram @ turn(angle))[np.ix_(used, used)]
         b = tau[i] * (products[i] @ turn(angle))[used]
         mean = np.linalg.solve(precision, b)
-        size = problem.logit[pair][used].sum() + 0.5 * (np.linalg.slogdet(prior)[1] - np.linalg.slogdet(precision)[1])
+        size = logit[i][used].sum() + 0.5 * (np.linalg.slogdet(prior)[1] - np.linalg.slogdet(precision)[1])
         return -np.inf if (held[i] & ~used).any() else float(size), float(0.5 * b @ mean), mean, precision
 
     def log_density(angle: float, exp: Callable[[Floats], Floats] = np.exp) -> float:
@@ -83,6 +72,7 @@ def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
     ratio = log_density(new) - log_density(now) + _log_proposal(now, modes) - _log_proposal(new, modes)
     accepted = bool(np.log(accept) < ratio)
     new = new if accepted else now
+    before = problem.loadings.copy()
     for i, d in enumerate(rows):
         parts = [conditional(i, used, new) for used in _PATTERNS]
         chance = softmax([part[0] + part[1] for part in parts])
@@ -98,36 +88,34 @@ def rotate_pair(problem: Tilts, j: int, k: int, p: int, key: int) -> int:
         problem.active[d, pair] = used
     step = np.eye(len(problem.gram))
     step[np.ix_(pair, pair)] = turn(new - now)
-    for array in (problem.scores, problem.cross):
-        array[:] = array @ step
-    problem.gram[:] = step.T @ problem.gram @ step
+    apply_step(problem, before, step)
     return int(accepted)
 
 
 def _modes(f: Callable[[float], float]) -> list[_Mode]:
     """Normals near the highest modes of a log density on the half circle."""
-    spacing = np.pi / ROTATION_GRID
-    grid = np.array([f(i * spacing) for i in range(ROTATION_GRID)])
-    high = grid >= grid.max() - ROTATION_DEPTH
+    spacing = np.pi / streams.ROTATION_GRID
+    grid = np.array([f(i * spacing) for i in range(streams.ROTATION_GRID)])
+    high = grid >= grid.max() - streams.ROTATION_DEPTH
     peaks = np.flatnonzero(high & (grid >= np.roll(grid, 1)) & (grid >= np.roll(grid, -1)))
     found = []
-    for best in peaks[np.argsort(-grid[peaks], kind="stable")][:ROTATION_MODES]:
+    for best in peaks[np.argsort(-grid[peaks], kind="stable")][: streams.ROTATION_MODES]:
         centre, height, bend = best * spacing, grid[best], 1.0
-        for _ in range(ROTATION_ROUNDS):
-            low, high = f(centre - ROTATION_STEP), f(centre + ROTATION_STEP)
-            bend = max((2 * height - low - high) / ROTATION_STEP**2, ROTATION_BEND)
-            centre += float(np.clip(0.5 * (high - low) / ROTATION_STEP / bend, -0.5 * spacing, 0.5 * spacing))
+        for _ in range(streams.ROTATION_ROUNDS):
+            low, high = f(centre - streams.ROTATION_STEP), f(centre + streams.ROTATION_STEP)
+            bend = max((2 * height - low - high) / streams.ROTATION_STEP**2, streams.ROTATION_BEND)
+            centre += float(np.clip(0.5 * (high - low) / streams.ROTATION_STEP / bend, -0.5 * spacing, 0.5 * spacing))
             height = f(centre)
         found.append((height, centre, bend**-0.5))
     top = max(height for height, _, _ in found)
-    weight = np.array([max(np.exp(height - top), ROTATION_FLOOR) * deviation for height, _, deviation in found])
-    weight *= (1 - ROTATION_UNIFORM) / weight.sum()
+    weight = np.array([max(np.exp(height - top), streams.ROTATION_FLOOR) * deviation for height, _, deviation in found])
+    weight *= (1 - streams.ROTATION_UNIFORM) / weight.sum()
     return [_Mode(float(w), float(c), float(s)) for w, (_, c, s) in zip(weight, found, strict=True)]
 
 
 def _log_proposal(angle: float, modes: list[_Mode]) -> float:
     """Log density on the half circle of the wrapped normals and the uniform that propose angles."""
-    total = ROTATION_UNIFORM / np.pi
+    total = streams.ROTATION_UNIFORM / np.pi
     for mode in modes:
         apart = (angle - mode.centre + np.pi / 2) % np.pi - np.pi / 2
         z = (apart + np.pi * np.arange(-1, 2)) / mode.deviation

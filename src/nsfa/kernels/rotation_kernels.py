@@ -21,6 +21,10 @@ from nsfa.kernels.streams import (
     ROTATION_UNIFORM,
 )
 
+# Rows of the work space, a column per feature of either factor: its products with the two scores in the frame of the
+# pair; its noise precision; the two slab precisions; prior weights of the first factor alone and of the second alone,
+# that of both being one; and, of the last angle looked at, the sum of the weights and the exponent taken out of it.
+_X, _Y, _TAU, _SLAB, _SLAB_TOO, _FIRST, _SECOND, _SUM, _EXPONENT, _ROWS = range(10)
 _LOG_ROOT_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -44,16 +48,16 @@ def pattern_weights(first, second):
 def _choices(i, axes, odds, work):
     """Feature i's weights of the first factor alone, the second alone and both, all over e to the last value."""
     c, s, first, both, second = axes
-    tau, slab, slab_too = work[2, i], work[3, i], work[4, i]
-    b, b_too = tau * (c * work[0, i] + s * work[1, i]), tau * (c * work[1, i] - s * work[0, i])
+    tau, slab, slab_too = work[_TAU, i], work[_SLAB, i], work[_SLAB_TOO, i]
+    b, b_too = tau * (c * work[_X, i] + s * work[_Y, i]), tau * (c * work[_Y, i] - s * work[_X, i])
     p, q, r = slab + tau * first, slab_too + tau * second, tau * both
     det = p * q - r * r
     alone, other = 0.5 * b * b / p, 0.5 * b_too * b_too / q
     together = 0.5 * (b * b * q - 2.0 * b * b_too * r + b_too * b_too * p) / det
     # the exponent of both is never less than that of one
     return (
-        work[5, i] * odds[0] * math.sqrt(slab / p) * math.exp(alone - together),
-        work[6, i] * odds[1] * math.sqrt(slab_too / q) * math.exp(other - together),
+        work[_FIRST, i] * odds[0] * math.sqrt(slab / p) * math.exp(alone - together),
+        work[_SECOND, i] * odds[1] * math.sqrt(slab_too / q) * math.exp(other - together),
         odds[2] * math.sqrt(slab * slab_too / det),
         together,
     )
@@ -78,53 +82,62 @@ def _roughly(angle, n, frame, odds, work):
     """``log_rotation`` with ``rough_exp`` for the exponential, in a loop that vectorises: good enough to find modes."""
     c, s, first, both, second = _axes(angle, frame)
     for i in range(np.uint64(n)):
-        tau, slab, slab_too = work[2, i], work[3, i], work[4, i]
-        b, b_too = tau * (c * work[0, i] + s * work[1, i]), tau * (c * work[1, i] - s * work[0, i])
+        tau, slab, slab_too = work[_TAU, i], work[_SLAB, i], work[_SLAB_TOO, i]
+        b, b_too = tau * (c * work[_X, i] + s * work[_Y, i]), tau * (c * work[_Y, i] - s * work[_X, i])
         p, q, r = slab + tau * first, slab_too + tau * second, tau * both
         det = p * q - r * r
         together = 0.5 * (b * b * q - 2.0 * b * b_too * r + b_too * b_too * p) / det
-        one = work[5, i] * odds[0] * math.sqrt(slab / p) * rough_exp(0.5 * b * b / p - together)
-        two = work[6, i] * odds[1] * math.sqrt(slab_too / q) * rough_exp(0.5 * b_too * b_too / q - together)
-        work[7, i] = one + two + odds[2] * math.sqrt(slab * slab_too / det)
-        work[8, i] = together
+        one = work[_FIRST, i] * odds[0] * math.sqrt(slab / p) * rough_exp(0.5 * b * b / p - together)
+        two = work[_SECOND, i] * odds[1] * math.sqrt(slab_too / q) * rough_exp(0.5 * b_too * b_too / q - together)
+        work[_SUM, i] = one + two + odds[2] * math.sqrt(slab * slab_too / det)
+        work[_EXPONENT, i] = together
     total, product = 0.0, 1.0
     for i in range(n):
-        total += work[8, i]
-        product *= work[7, i]
+        total += work[_EXPONENT, i]
+        product *= work[_SUM, i]
         if product > 1e150 or product < 1e-150:
             total, product = total + math.log(product), 1.0
     return total + math.log(product)
 
 
+@inline
+def _without(d, k, problem):
+    """What is known of feature d and factor k, as a prior weight of doing without it."""
+    return math.exp(-problem.known[d, k]) if k < problem.known.shape[1] else 1.0
+
+
 @jit
-def _gather(j, k, problem, excess, rows, work):
+def _gather(j, k, problem, rows, work):
     """The features of either factor, their products with the scores and precisions, in the frame of the pair.
 
     Returns their number, the angle of factor j in that frame, and the frame's Gram matrix. The frame is the principal
     axes of the weighted products: the same whatever the present angle.
     """
-    gram, step = problem.gram, min(1, problem.loading_precision.shape[0] - 1)
+    gram, excess, step = problem.gram, problem.excess, min(1, problem.loading_precision.shape[0] - 1)
     n, xx, xy, yy = 0, 0.0, 0.0, 0.0
     for d in range(problem.loadings.shape[0]):
         if problem.active[d, j] or problem.active[d, k]:
             g, h = problem.loadings[d, j], problem.loadings[d, k]
             rows[n] = d
-            work[0, n] = excess[d, j] + g * gram[j, j] + h * gram[j, k]
-            work[1, n] = excess[d, k] + g * gram[j, k] + h * gram[k, k]
-            work[2, n] = problem.noise_precision[d]
-            work[3, n], work[4, n] = problem.loading_precision[d * step, j], problem.loading_precision[d * step, k]
+            work[_X, n] = excess[d, j] + g * gram[j, j] + h * gram[j, k]
+            work[_Y, n] = excess[d, k] + g * gram[j, k] + h * gram[k, k]
+            work[_TAU, n] = problem.noise_precision[d]
+            work[_SLAB, n], work[_SLAB_TOO, n] = (
+                problem.loading_precision[d * step, j],
+                problem.loading_precision[d * step, k],
+            )
             # a factor's anchor keeps it
-            work[5, n] = 0.0 if problem.anchor[k] == d else 1.0
-            work[6, n] = 0.0 if problem.anchor[j] == d else 1.0
-            xx += work[2, n] * work[0, n] * work[0, n]
-            xy += work[2, n] * work[0, n] * work[1, n]
-            yy += work[2, n] * work[1, n] * work[1, n]
+            work[_FIRST, n] = 0.0 if problem.anchor[k] == d else _without(d, k, problem)
+            work[_SECOND, n] = 0.0 if problem.anchor[j] == d else _without(d, j, problem)
+            xx += work[_TAU, n] * work[_X, n] * work[_X, n]
+            xy += work[_TAU, n] * work[_X, n] * work[_Y, n]
+            yy += work[_TAU, n] * work[_Y, n] * work[_Y, n]
             n += 1
     turn = 0.5 * math.atan2(2.0 * xy, xx - yy)
     c, s, first, both, second = _axes(turn, (gram[j, j], gram[j, k], gram[k, k]))
     for i in range(n):
-        a, b = work[0, i], work[1, i]
-        work[0, i], work[1, i] = c * a + s * b, c * b - s * a
+        a, b = work[_X, i], work[_Y, i]
+        work[_X, i], work[_Y, i] = c * a + s * b, c * b - s * a
     return n, -turn, (first, both, second)
 
 
@@ -181,44 +194,40 @@ def _log_proposal(angle, number, modes):
 
 
 @jit
-def _turn(j, k, change, problem, excess):
-    """Rotate the scores of factors j and k and everything computed from them; loadings too, so that the fit stays."""
-    c, s = math.cos(change), math.sin(change)
-    gram = problem.gram
-    for d in range(problem.cross.shape[0]):
-        a, b = excess[d, j], excess[d, k]
-        excess[d, j], excess[d, k] = c * a + s * b, c * b - s * a
-        a, b = problem.cross[d, j], problem.cross[d, k]
-        problem.cross[d, j], problem.cross[d, k] = c * a + s * b, c * b - s * a
-        a, b = problem.loadings[d, j], problem.loadings[d, k]
-        problem.loadings[d, j], problem.loadings[d, k] = c * a + s * b, c * b - s * a
-    for i in range(problem.scores.shape[0]):
-        a, b = problem.scores[i, j], problem.scores[i, k]
-        problem.scores[i, j], problem.scores[i, k] = c * a + s * b, c * b - s * a
-    for t in range(gram.shape[0]):
-        a, b = gram[j, t], gram[k, t]
-        gram[j, t], gram[k, t] = c * a + s * b, c * b - s * a
-    for t in range(gram.shape[0]):
-        a, b = gram[t, j], gram[t, k]
-        gram[t, j], gram[t, k] = c * a + s * b, c * b - s * a
+def _turn_columns(array, j, k, c, s):
+    for i in range(array.shape[0]):
+        a, b = array[i, j], array[i, k]
+        array[i, j], array[i, k] = c * a + s * b, c * b - s * a
 
 
 @jit
-def _redraw(p, j, k, axes, n, odds, problem, excess, rows, work, key):
+def _turn(j, k, change, problem):
+    """Rotate factors j and k in the map of the scores and what comes of them; loadings too, so that the fit stays."""
+    c, s, gram = math.cos(change), math.sin(change), problem.gram
+    for array in (problem.excess, problem.loadings, problem.turn):
+        _turn_columns(array, j, k, c, s)
+    for t in range(gram.shape[0]):
+        a, b = gram[j, t], gram[k, t]
+        gram[j, t], gram[k, t] = c * a + s * b, c * b - s * a
+    _turn_columns(gram, j, k, c, s)
+
+
+@jit
+def _redraw(p, j, k, axes, n, odds, problem, rows, work, key):
     """Pattern and loadings of both factors on the gathered features, given the axes; the scores are turned already."""
-    gram = problem.gram
+    gram, excess = problem.gram, problem.excess
     for i in range(n):
         d = rows[i]
         position = FEATURES + 2 * d
         first, second, both, _ = _choices(i, axes, odds, work)
         u = uniform_pair(key, p, position)[0] * (first + second + both)
         one, two = u >= second, u < second or u >= second + first
-        tau = work[2, i]
+        tau = work[_TAU, i]
         b, b_too = (
-            tau * (axes[0] * work[0, i] + axes[1] * work[1, i]),
-            tau * (axes[0] * work[1, i] - axes[1] * work[0, i]),
+            tau * (axes[0] * work[_X, i] + axes[1] * work[_Y, i]),
+            tau * (axes[0] * work[_Y, i] - axes[1] * work[_X, i]),
         )
-        p_one, p_two, r = work[3, i] + tau * axes[2], work[4, i] + tau * axes[4], tau * axes[3]
+        p_one, p_two, r = work[_SLAB, i] + tau * axes[2], work[_SLAB_TOO, i] + tau * axes[4], tau * axes[3]
         new, new_too = 0.0, 0.0
         if two:
             # the second given the pattern, the first integrated out if it is in use
@@ -238,18 +247,15 @@ def _redraw(p, j, k, axes, n, odds, problem, excess, rows, work, key):
 
 
 @jit
-def rotate_pairs(problem, excess, pairs, key):
-    """Try ``pairs`` of factors one after another; returns how many rotations were accepted.
-
-    ``excess`` is (Y − G Xᵀ) X, kept up to date.
-    """
+def rotate_pairs(problem, pairs, key):
+    """Try ``pairs`` of factors one after another; returns how many rotations were accepted."""
     n_features = problem.loadings.shape[0]
-    rows, work = np.empty(n_features, np.int64), np.empty((9, n_features))
+    rows, work = np.empty(n_features, np.int64), np.empty((_ROWS, n_features))
     grid, modes = np.empty(ROTATION_GRID), np.empty((ROTATION_MODES, 4))
     accepted = 0
     for p in range(pairs.shape[0]):
         j, k = pairs[p, 0], pairs[p, 1]
-        n, angle, frame = _gather(j, k, problem, excess, rows, work)
+        n, angle, frame = _gather(j, k, problem, rows, work)
         odds = pattern_weights(problem.logit[j], problem.logit[k])
         number = _modes(n, frame, odds, work, grid, modes)
         which, accept = uniform_pair(key, p, 1)
@@ -264,6 +270,6 @@ def rotate_pairs(problem, excess, pairs, key):
             accepted += 1
         else:
             new = angle
-        _turn(j, k, new - angle, problem, excess)
-        _redraw(p, j, k, _axes(new, frame), n, odds, problem, excess, rows, work, key)
+        _turn(j, k, new - angle, problem)
+        _redraw(p, j, k, _axes(new, frame), n, odds, problem, rows, work, key)
     return accepted

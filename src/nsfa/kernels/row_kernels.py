@@ -132,6 +132,18 @@ def _change(k, change, c, gram, listed, room):
 
 
 @inline
+def _write_entry(d, k, on, new, excess, diagonal, loadings, active, row):
+    """Set one entry of the pattern and its loading; returns by how much r_d changes. ``row`` is brought up to date."""
+    change, more = new - loadings[d, k], 0.0
+    if change != 0.0:
+        more = change * (change * diagonal[k] - 2.0 * excess)
+        _change(k, change, row[0], row[1], row[2], row[3])
+        loadings[d, k] = new
+    active[d, k] = on
+    return more
+
+
+@inline
 def slab_unit(rows, d):
     """What row d's slab precisions are multiples of."""
     return rows.noise_precision[d] if rows.relative else 1.0
@@ -190,17 +202,10 @@ def independent_rows(lo, hi, loadings, active, rows, room, logit, anchor, key, u
             excess = _with_holes(c[k], k, listed, room)
             shift = tau * (excess + g * diagonal[k])
             mean = shift * work[0, k]
-            new = 0.0
             on = anchor[k] == d or _exceeds(0.5 * shift * mean + prior[k], work[2, k])
-            if on:
-                new = mean + work[1, k] * normal_from(second[k], key, d, k, 1)
-                usage[k] += 1
-            if new != g:
-                change = new - g
-                total += change * (change * diagonal[k] - 2.0 * excess)
-                _change(k, change, c, gram, listed, room)
-                loadings[d, k] = new
-            active[d, k] = on
+            new = mean + work[1, k] * normal_from(second[k], key, d, k, 1) if on else 0.0
+            usage[k] += int(on)
+            total += _write_entry(d, k, on, new, excess, diagonal, loadings, active, (c, gram, listed, room))
         residual[d] = max(total, 0.0)
 
 
@@ -208,13 +213,15 @@ def independent_rows(lo, hi, loadings, active, rows, room, logit, anchor, key, u
 def collapsed_rows(loadings, active, rows, room, usage, prior_on, prior_off, key, residual):
     """Gibbs pass over all rows in turn, prior odds (m + prior_on)/(prior_off + D − 1 − m), m without the row.
 
-    Where m + prior_on is 0 the factor is the row's own: it stays, and belongs to the birth/death move.
+    Times e to what is known of the entry. Where m + prior_on is 0 the factor is the row's own: it stays, and belongs to
+    the birth/death move.
     """
     n_features, n_factors = loadings.shape
     gram = _padded(rows.gram)
     c, work = np.zeros(gram.shape[1]), np.empty((4, n_factors))
     diagonal = work[3]
     first, second = np.empty(n_factors, np.uint64), np.empty(n_factors, np.uint64)
+    n_known = rows.known.shape[1]
     for d in range(n_features):
         tau = rows.noise_precision[d]
         listed = _load_holes(d, loadings, active, rows, room)
@@ -230,17 +237,11 @@ def collapsed_rows(loadings, active, rows, room, usage, prior_on, prior_off, key
             mean = shift * work[0, k]
             weight = others + prior_on
             if weight > 0.0:
-                on = _exceeds(0.5 * shift * mean, work[2, k] * (prior_off + n_features - 1.0 - others) / weight)
-            new = 0.0
-            if on:
-                new = mean + work[1, k] * normal_from(second[k], key, d, k, 1)
-                usage[k] += 1
-            if new != g:
-                change = new - g
-                total += change * (change * diagonal[k] - 2.0 * excess)
-                _change(k, change, c, gram, listed, room)
-                loadings[d, k] = new
-            active[d, k] = on
+                known = rows.known[d, k] if k < n_known else 0.0
+                on = _exceeds(0.5 * shift * mean + known, work[2, k] * (prior_off + n_features - 1.0 - others) / weight)
+            new = mean + work[1, k] * normal_from(second[k], key, d, k, 1) if on else 0.0
+            usage[k] += int(on)
+            total += _write_entry(d, k, on, new, excess, diagonal, loadings, active, (c, gram, listed, room))
         residual[d] = max(total, 0.0)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 from scipy.special import betaln
 
-from nsfa.arrays import Floats
-from nsfa.data import Observed
+from nsfa.arrays import Floats, Ints
 from nsfa.model import priors
 from nsfa.model.priors import gamma_log_density, normal_log_density
 from nsfa.model.spec import Gamma, ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
 
 
@@ -19,10 +21,22 @@ def log_likelihood(noise_precision: Floats, count: Floats, residuals: Floats) ->
     return 0.5 * float(per_feature.sum())
 
 
-def log_prior(state: State, spec: ModelSpec) -> dict[str, float]:
-    """Every prior term of the model at ``state``."""
+class Scored(Protocol):
+    """Whatever has scores (N, K) and, where they are clustered, the samples' clusters (N,)."""
+
+    @property
+    def scores(self) -> Floats:
+        """Factor scores (N, K)."""
+
+    @property
+    def cluster(self) -> Ints | None:
+        """The cluster of each sample, None where scores are not clustered."""
+
+
+def log_prior(state: State, samples: Scored, spec: ModelSpec) -> dict[str, float]:
+    """Every prior term of the model at a state and its scores."""
     terms = {
-        "scores": _scores(state),
+        "scores": _scores(state, samples),
         "loadings": _loadings(state),
         "pattern": _pattern(state, spec),
         "loading_precision": float(
@@ -34,23 +48,23 @@ def log_prior(state: State, spec: ModelSpec) -> dict[str, float]:
     return terms
 
 
-def log_joint(state: State, data: Observed, spec: ModelSpec) -> dict[str, float]:
+def log_joint(state: State, samples: Samples, spec: ModelSpec) -> dict[str, float]:
     """All terms, the data's from the residual matrix itself. Cost O(D N K); for tests."""
-    fit = state.loadings @ state.scores.T
+    data, fit = samples.data, state.loadings @ samples.scores.T
     values = data.values if data.offset is None else data.values.toarray() - data.offset[:, None]
     fit = fit if state.intercept is None else fit + state.intercept[:, None]
     error = values - (fit if data.missing is None else np.where(data.missing, 0.0, fit))
     residuals = (error * error).sum(axis=1)
     terms = {"data": log_likelihood(state.noise_precision, data.count, residuals)}
-    terms.update(log_prior(state, spec))
+    terms.update(log_prior(state, samples, spec))
     return terms
 
 
-def _scores(state: State) -> float:
-    scores = state.scores
-    if state.cluster is None:
+def _scores(state: State, samples: Scored) -> float:
+    scores = samples.scores
+    if samples.cluster is None:
         return float(-0.5 * (np.vdot(scores, scores) + scores.size * priors.LOG_2PI))
-    _, first, sizes = np.unique(state.cluster, return_index=True, return_counts=True)
+    _, first, sizes = np.unique(samples.cluster, return_index=True, return_counts=True)
     partition = priors.urn_log_probability(sizes, state.urn_concentration)
     return float(normal_log_density(scores[first], 1.0).sum()) + partition
 
@@ -66,10 +80,13 @@ def _loadings(state: State) -> float:
 
 def _pattern(state: State, spec: ModelSpec) -> float:
     n_features, usage = len(state.noise_precision), state.usage
-    if spec.pattern == "ibp":
-        return priors.buffet_log_probability(usage, n_features, state.concentration, state.stickiness)
-    if spec.pattern == "finite":
-        return priors.finite_log_probability(usage, n_features, state.concentration, state.stickiness)
+    known = state.prior_offset
+    if spec.pattern in ("ibp", "finite"):
+        buffet = state.concentration, state.stickiness
+        offset = float(known[state.active[:, : known.shape[1]]].sum())
+        if spec.pattern == "ibp":
+            return priors.buffet_log_probability(usage, n_features, *buffet, n_known=known.shape[1]) + offset
+        return priors.finite_log_probability(usage, n_features, *buffet) + offset
     if spec.pattern == "two-level" and state.sparsity is not None:
         a, b = priors.sparsity_prior(spec, n_features)
         rho, m = state.sparsity, spec.priors.reliability

@@ -42,17 +42,19 @@ def buffet_total(n_features: int, stickiness: float) -> float:
     return float(stickiness * (digamma(stickiness + n_features) - digamma(stickiness)))
 
 
-def buffet_log_probability(usage: Ints, n_features: int, concentration: float, stickiness: float) -> float:
+def buffet_log_probability(
+    usage: Ints, n_features: int, concentration: float, stickiness: float, n_known: int = 0
+) -> float:
     """Log P(Z) of the two-parameter buffet, for columns in an arbitrary order.
 
     (αβ)^K e^{−α H_D(β)} / K! · Π_k B(m_k, D − m_k + β). The 1/K! (not 1/Π K_h!) because our columns are told apart by
-    their loadings and scores, and every order of them is as likely as any other.
+    their loadings and scores, and every order of them is as likely as any other, but for the first ``n_known``.
     """
     n_factors = len(usage)
     return float(
         n_factors * np.log(concentration * stickiness)
         - concentration * buffet_total(n_features, stickiness)
-        - gammaln(n_factors + 1)
+        - gammaln(n_factors - n_known + 1)
         + betaln(usage, n_features - usage + stickiness).sum()
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from nsfa.arrays import Bools, Floats
+from nsfa.arrays import Bools, Floats, Ints
 from nsfa.model import priors
 from nsfa.model.priors import draw_gamma, draw_value
 from nsfa.model.spec import ModelSpec
@@ -13,8 +15,16 @@ from nsfa.state import State
 Generator = np.random.Generator
 
 
-def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Generator) -> State:
-    """A state from the model's prior; intercepts, whose prior is flat, are zero."""
+class Simulated(NamedTuple):
+    """A state, the samples' scores (N, K), and their clusters (N,) where scores are clustered."""
+
+    state: State
+    scores: Floats
+    cluster: Ints | None
+
+
+def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Generator) -> Simulated:
+    """A state and scores from the model's prior; intercepts, whose prior is flat, are zero."""
     hyper = spec.priors
     concentration = stickiness = urn = 1.0
     if spec.pattern in ("ibp", "finite"):
@@ -37,10 +47,9 @@ def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Genera
     if spec.scores == "dirichlet":
         cluster = _draw_partition(n_samples, urn, rng)
         scores = scores[cluster]
-    return State.from_arrays(
+    state = State.from_arrays(
         loadings,
         active,
-        scores,
         noise_precision=noise,
         loading_precision=precision,
         concentration=concentration,
@@ -48,17 +57,17 @@ def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Genera
         noise_rate=noise_rate,
         loading_rate=loading_rate,
         sparsity=sparsity,
-        cluster=cluster,
         urn_concentration=urn,
         relative=hyper.relative,
         intercept=np.zeros(n_features) if hyper.intercept else None,
     )
+    return Simulated(state, scores, cluster)
 
 
-def simulate_data(state: State, rng: Generator) -> Floats:
-    """Values (D, N) given the state."""
-    noise = rng.standard_normal((len(state.noise_precision), len(state.scores)))
-    out: Floats = state.loadings @ state.scores.T + noise / np.sqrt(state.noise_precision)[:, None]
+def simulate_data(state: State, scores: Floats, rng: Generator) -> Floats:
+    """Values (D, N) given the state and the scores (N, K)."""
+    noise = rng.standard_normal((len(state.noise_precision), len(scores)))
+    out: Floats = state.loadings @ scores.T + noise / np.sqrt(state.noise_precision)[:, None]
     return out if state.intercept is None else out + state.intercept[:, None]
 
 

@@ -1,1 +1,1 @@
-"""One file per conditional. Every move is a function of (state, stats, spec, rng) that changes the state in place."""
+"""One file per conditional: functions of (state, samples, spec, rng) that change the first two in place."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,20 +16,14 @@ from nsfa.kernels import Births
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import ModelSpec
+from nsfa.moves.info import Info
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 Generator = np.random.Generator
 
 
-class BirthInfo(NamedTuple):
-    """How many features took a changed set of own factors, out of how many."""
-
-    accepted: int
-    features: int
-
-
-def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> BirthInfo:
+def update_births(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> Info:
     """Metropolis–Hastings on (κ_d, g, λ) of every feature's own factors.
 
     Propose κ* ~ J, λ* and g* from their priors; accept with L(g*) Po(κ*; γ) J(κ) / [L(g) Po(κ; γ) J(κ*)], where
@@ -39,7 +32,9 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
     Changes ``loadings``, ``active``, ``usage``, ``loading_precision``, the number of factors. Cost O(D · active²).
     """
     n_features = len(state.noise_precision)
-    own = stats.kernels.own_factors(state.loadings, state.active, stats.rows(state), state.usage, stats.residual)
+    own = samples.kernels.own_factors(
+        state.loadings, state.active, samples.rows(state), state.free_usage, samples.residual
+    )
     cumulative, weight = proposal_tables(
         birth_rate(state, n_features), spec.birth_scale, spec.spike, int(own.number.max())
     )
@@ -49,7 +44,7 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
     problem = Births(
         residual=state.noise_units(own.residual, 2),
         noise_precision=np.ones(n_features) if state.relative else state.noise_precision,
-        n_observed=stats.count,
+        n_observed=samples.count,
         own_count=own.number,
         own_square=state.noise_units(own.square, 2),
         cumulative=cumulative,
@@ -57,7 +52,7 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
         slab_shape=0.0 if shared else spec.priors.loading_shape,
         slab_rate=float(state.loading_precision) if shared else state.loading_rate,
     )
-    born = stats.kernels.draw_births(problem, fresh_key(rng))
+    born = samples.kernels.draw_births(problem, fresh_key(rng))
     gone = born.accepted[own.owner]
     if gone.any() or len(born.row):
         precisions = None if shared else born.precision
@@ -65,7 +60,7 @@ def update_births(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -
             precisions = with_others(state, spec, born.row, born.precision, rng)
         loading = born.loading / np.sqrt(state.noise_precision[born.row]) if state.relative else born.loading
         state.replace_singletons((own.owner[gone], own.factor[gone]), born.row, loading, precisions)
-    return BirthInfo(int(np.count_nonzero(born.accepted)), n_features)
+    return Info(int(np.count_nonzero(born.accepted)), n_features)
 
 
 def birth_rate(state: State, n_features: int) -> float:

@@ -9,20 +9,20 @@ import numpy as np
 from nsfa.model import priors
 from nsfa.model.priors import draw_gamma, gamma_log_density
 from nsfa.model.spec import Gamma, ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 Generator = np.random.Generator
 
 
-def update_concentration_buffet(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_concentration_buffet(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """α ~ Gamma(e + K, f + H_D(β)). Changes ``concentration``."""
     prior, n_features = spec.concentration_prior, len(state.noise_precision)
     total = priors.buffet_total(n_features, state.stickiness)
     state.concentration = float(draw_gamma(rng, prior.shape + state.n_factors, prior.rate + total))
 
 
-def update_concentration_finite(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_concentration_finite(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """α given the usage of K fixed factors: not conjugate, a slice step on log α. Changes ``concentration``."""
     n_features = len(state.noise_precision)
 
@@ -32,7 +32,7 @@ def update_concentration_finite(state: State, stats: Stats, spec: ModelSpec, rng
     state.concentration = slice_positive(state.concentration, log_likelihood, spec.concentration_prior, rng)
 
 
-def update_stickiness_buffet(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_stickiness_buffet(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """β given α and the usage under the buffet: a slice step on log β. Changes ``stickiness``."""
     n_features = len(state.noise_precision)
 
@@ -42,7 +42,7 @@ def update_stickiness_buffet(state: State, stats: Stats, spec: ModelSpec, rng: G
     state.stickiness = slice_positive(state.stickiness, log_likelihood, spec.priors.stickiness, rng)
 
 
-def update_stickiness_finite(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_stickiness_finite(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """β given α and the usage of K fixed factors: a slice step on log β. Changes ``stickiness``."""
     n_features = len(state.noise_precision)
 
@@ -52,7 +52,7 @@ def update_stickiness_finite(state: State, stats: Stats, spec: ModelSpec, rng: G
     state.stickiness = slice_positive(state.stickiness, log_likelihood, spec.priors.stickiness, rng)
 
 
-def update_sparsity(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_sparsity(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """ρ_k given how many loadings could be used: the indicator π_dk ≠ 0 is drawn where z = 0, and is 1 where z = 1.
 
     P(indicator | z = 0) = ρ(1−m)/(1−mρ); then ρ_k ~ Beta(s r + Σ, s(1−r) + D − Σ). Changes ``sparsity`` (K,).

@@ -6,13 +6,13 @@ import numpy as np
 
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 
-def update_dense(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+def update_dense(state: State, samples: Samples, spec: ModelSpec, rng: np.random.Generator) -> None:
     """g_d ~ N(A⁻¹ τ_d T_d, A⁻¹) with A = τ_d S_d + diag(λ_d), given the scores.
 
-    Changes ``loadings`` and leaves the residuals in ``stats.residual``. Cost O(D K³).
+    Changes ``loadings`` and leaves the residuals in ``samples.residual``. Cost O(D K³).
     """
-    stats.residual = stats.kernels.draw_dense(state.loadings, stats.rows(state), fresh_key(rng))
+    samples.residual = samples.kernels.draw_dense(state.loadings, samples.rows(state), fresh_key(rng))

@@ -6,35 +6,35 @@ import numpy as np
 
 from nsfa.arrays import Floats
 from nsfa.model.spec import ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 Generator = np.random.Generator
 
 
-def update_mean_scores(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_mean_scores(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """x_n → x_n + δ for all samples and μ_d → μ_d − g_d·δ, which no entry sees: the scores' mean from its prior.
 
-    With a flat prior of μ the new mean is N(0, I/N), whatever it was. Changes ``scores``, after which the statistics
+    With a flat prior of μ the new mean is N(0, I/N), whatever it was. Changes the scores, after which the statistics
     must be refreshed, and ``intercept``. Cost O((D + N) K).
     """
     if state.intercept is None or not state.n_factors:
         return
-    n_samples = len(state.scores)
-    shift = rng.standard_normal(state.n_factors) / np.sqrt(n_samples) - state.scores.mean(axis=0)
-    state.scores[:] += shift
+    shift = rng.standard_normal(state.n_factors) / np.sqrt(samples.n_samples) - samples.mean_scores()
+    samples.shift(shift)
     state.intercept -= state.loadings @ shift
 
 
-def update_intercept(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_intercept(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """μ_d ~ N(mean of y_dn − g_d·x_n over observed entries, ψ_d/N_d). Changes ``intercept`` (D,). Cost O(D K)."""
     if state.intercept is None:
         return
-    fitted = np.einsum("dk,dk->d", state.loadings, np.broadcast_to(stats.score_sums(state), state.loadings.shape))
-    error = rng.standard_normal(len(fitted)) * spread(state, stats)
-    state.intercept = (stats.data.total - fitted) / stats.count + error
+    fitted = np.einsum("dk,dk->d", state.loadings, np.broadcast_to(samples.score_sums(), state.loadings.shape))
+    error = rng.standard_normal(len(fitted)) * spread(state, samples)
+    state.intercept = (samples.total - fitted) / samples.count + error
+    samples.valid = False
 
 
-def spread(state: State, stats: Stats) -> Floats:
+def spread(state: State, samples: Samples) -> Floats:
     """Standard deviation of each feature's mean given all else (D,): √(ψ_d/N_d)."""
-    return 1.0 / np.sqrt(state.noise_precision * stats.count)
+    return 1.0 / np.sqrt(state.noise_precision * samples.count)

@@ -1,7 +1,7 @@
 """Pattern and loadings of the sparse models, entry by entry (docs/model.md).
 
 All of them draw z_dk and g_dk given the scores, with g_dk integrated out of the odds of z_dk, and leave the residual
-sums of squares in ``stats.residual``; they differ in the prior odds, and in whether the factors' probabilities are
+sums of squares in ``samples.residual``; they differ in the prior odds, and in whether the factors' probabilities are
 integrated out (rows one after another) or drawn (rows independent).
 """
 
@@ -14,8 +14,8 @@ import numpy as np
 from nsfa.arrays import Floats, Ints
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 Generator = np.random.Generator
 
@@ -23,24 +23,24 @@ Generator = np.random.Generator
 _LIST_ALL = 50_000
 
 
-def update_buffet_collapsed(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_buffet_collapsed(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """Row after row under the buffet: prior odds m/(β + D − 1 − m), m counting the other rows.
 
     A factor used by this row alone keeps z = 1 (births and deaths decide about it); its loading is drawn.
     Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K), holes O(K) each.
     """
-    _collapsed(state, stats, 0.0, state.stickiness, rng)
+    _collapsed(state, samples, 0.0, state.stickiness, rng)
 
 
-def update_finite_collapsed(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_finite_collapsed(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """Row after row with K fixed: prior odds (m + αβ/K)/(β + D − 1 − m).
 
     Changes ``loadings``, ``active``, ``usage``. Cost O(D K + active · K), holes O(K) each.
     """
-    _collapsed(state, stats, finite_pseudo_count(state), state.stickiness, rng)
+    _collapsed(state, samples, finite_pseudo_count(state), state.stickiness, rng)
 
 
-def update_buffet_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_buffet_parallel(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """Rows independent under the buffet, still exact: each factor draws an anchor row, π_k and u_k.
 
     With a_k uniform among the rows using k, π_k ~ Beta(m, D − m + β) and u_k ~ Beta(m, 1), the joint of
@@ -48,24 +48,24 @@ def update_buffet_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Gen
     factor, so none can die here. Changes ``loadings``, ``active``, ``usage``. Cost O(D K²), holes O(K) each.
     """
     anchor, logit = draw_anchors(state, rng)
-    _independent(state, stats, logit, anchor, rng)
+    _independent(state, samples, logit, anchor, rng)
 
 
-def update_finite_parallel(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_finite_parallel(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """Rows independent with K fixed: π_k ~ Beta(m + αβ/K, D − m + β), prior odds π/(1−π).
 
     Changes ``loadings``, ``active``, ``usage``. Cost O(D K²), holes O(K) each.
     """
-    _independent(state, stats, draw_logits(state, rng), None, rng)
+    _independent(state, samples, draw_logits(state, rng), None, rng)
 
 
-def update_two_level(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_two_level(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """Rows independent under BFRM's prior: odds mρ_k/(1 − mρ_k), the loadings' own probabilities integrated out.
 
     Changes ``loadings``, ``active``, ``usage``. Cost O(D K²), holes O(K) each.
     """
     probability = spec.priors.reliability * np.asarray(state.sparsity)
-    _independent(state, stats, (np.log(probability) - np.log1p(-probability))[None, :], None, rng)
+    _independent(state, samples, (np.log(probability) - np.log1p(-probability))[None, :], None, rng)
 
 
 def finite_pseudo_count(state: State) -> float:
@@ -116,18 +116,21 @@ def draw_log_gamma(rng: Generator, shape: Any) -> Floats:
     return out
 
 
-def _collapsed(state: State, stats: Stats, prior_on: float, prior_off: float, rng: Generator) -> None:
-    stats.residual = stats.power
+def _collapsed(state: State, samples: Samples, prior_on: float, prior_off: float, rng: Generator) -> None:
+    samples.residual = samples.power
     if state.n_factors:
-        stats.residual = stats.kernels.sweep_collapsed(
-            state.loadings, state.active, stats.rows(state), state.usage, (prior_on, prior_off), fresh_key(rng)
+        samples.residual = samples.kernels.sweep_collapsed(
+            state.loadings, state.active, samples.rows(state), state.usage, (prior_on, prior_off), fresh_key(rng)
         )
 
 
-def _independent(state: State, stats: Stats, logit: Floats, anchor: Ints | None, rng: Generator) -> None:
-    stats.residual = stats.power
+def _independent(state: State, samples: Samples, logit: Floats, anchor: Ints | None, rng: Generator) -> None:
+    samples.residual = samples.power
     if state.n_factors:
         anchor = np.full(state.n_factors, -1, dtype=np.int64) if anchor is None else anchor
-        state.usage, stats.residual = stats.kernels.sweep_independent(
-            state.loadings, state.active, stats.rows(state), logit, anchor, fresh_key(rng)
+        if state.known is not None:
+            logit = np.repeat(logit, len(state.loadings), axis=0)
+            logit[:, : state.known.shape[1]] += state.known
+        state.usage, samples.residual = samples.kernels.sweep_independent(
+            state.loadings, state.active, samples.rows(state), logit, anchor, fresh_key(rng)
         )

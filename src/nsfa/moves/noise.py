@@ -8,8 +8,8 @@ from nsfa.arrays import Floats
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 Generator = np.random.Generator
 
@@ -18,28 +18,28 @@ Generator = np.random.Generator
 LARGEST = 1e10
 
 
-def update_noise_diagonal(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_noise_diagonal(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """τ_d ~ Gamma(a + N_d/2, b + ½ r_d), N_d counting observed entries. Changes ``noise_precision`` (D,).
 
     Relative slabs count as observations too: N_d + m_d of them, with r_d + Σ_k λ_k g_dk².
     """
-    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, *evidence(state, stats))
-    state.noise_precision = np.minimum(stats.kernels.draw_gammas(shape, rate, fresh_key(rng)), LARGEST)
+    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, *evidence(state, samples))
+    state.noise_precision = np.minimum(samples.kernels.draw_gammas(shape, rate, fresh_key(rng)), LARGEST)
 
 
-def update_noise_isotropic(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_noise_isotropic(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """τ ~ Gamma(a + ΣN_d/2, b + ½ Σr_d), one for all features, slabs as above. Changes ``noise_precision`` (D,)."""
-    count, residual = evidence(state, stats)
+    count, residual = evidence(state, samples)
     shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, count.sum(), residual.sum())
-    state.noise_precision = np.full(len(stats.count), min(draw_gamma(rng, shape, rate), LARGEST))
+    state.noise_precision = np.full(len(samples.count), min(draw_gamma(rng, shape, rate), LARGEST))
 
 
-def evidence(state: State, stats: Stats) -> tuple[Floats, Floats]:
+def evidence(state: State, samples: Samples) -> tuple[Floats, Floats]:
     """How many numbers bear on each feature's noise (D,), and their squares' sum: residuals, relative loadings."""
     if not state.relative:
-        return stats.count, stats.residual
+        return samples.count, samples.residual
     number, square = state.slab_weight
-    return stats.count + number, stats.residual + square
+    return samples.count + number, samples.residual + square
 
 
 def noise_posterior(
@@ -49,7 +49,7 @@ def noise_posterior(
     return shape + 0.5 * count, rate + 0.5 * residual
 
 
-def update_noise_rate(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_noise_rate(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """B ~ Gamma(a₀ + aD, b₀ + Σ τ_d), the power shared among features. Changes ``noise_rate``."""
     prior, tau = spec.priors.noise_rate, state.noise_precision
     shape = prior.shape + spec.priors.noise.shape * len(tau)

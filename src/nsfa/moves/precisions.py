@@ -10,30 +10,30 @@ from nsfa.arrays import Floats
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import Gamma, ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 Generator = np.random.Generator
 
 
-def update_precision_shared(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_precision_shared(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """λ ~ Gamma(c + Σm/2, rate + ½ ΣΣ g²). Changes ``loading_precision`` (0-d). Cost O(D K)."""
     total = loading_squares(state).sum()
     shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, state.usage.sum(), total)
     state.loading_precision = np.asarray(draw_gamma(rng, shape, rate))
 
 
-def update_precision_factor(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_precision_factor(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """λ_k ~ Gamma(c + m_k/2, rate + ½ Σ_d g_dk²). Changes ``loading_precision`` (K,). Cost O(D K)."""
     shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, state.usage, loading_squares(state))
-    state.loading_precision = stats.kernels.draw_gammas(shape, rate, fresh_key(rng))
+    state.loading_precision = samples.kernels.draw_gammas(shape, rate, fresh_key(rng))
 
 
-def update_precision_element(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_precision_element(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """λ_dk ~ Gamma(c + z_dk/2, rate + ½ g_dk²). Changes ``loading_precision`` (D, K). Cost O(D K)."""
     active, square = state.active.ravel(), state.noise_units(np.square(state.loadings), 2).ravel()
     shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, active, square)
-    state.loading_precision = stats.kernels.draw_gammas(shape, rate, fresh_key(rng)).reshape(state.loadings.shape)
+    state.loading_precision = samples.kernels.draw_gammas(shape, rate, fresh_key(rng)).reshape(state.loadings.shape)
 
 
 def loading_squares(state: State) -> Floats:
@@ -48,7 +48,7 @@ def slab_posterior(shape: float, rate: float, count: Any, square: Any) -> tuple[
     return shape + 0.5 * count, rate + 0.5 * square
 
 
-def update_loading_rate(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_loading_rate(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """Rate ~ Gamma(c₀ + c·#λ, d₀ + Σλ), the power shared among factors. Changes ``loading_rate``."""
     prior = spec.priors.loading_rate
     if isinstance(prior, Gamma):

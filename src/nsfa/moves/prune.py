@@ -7,14 +7,14 @@ from scipy.stats import gamma
 
 from nsfa.arrays import Floats
 from nsfa.model.spec import ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 # Rounds of fitting a factor's share of features in use.
 _ROUNDS = 5
 
 
-def prune(state: State, stats: Stats, spec: ModelSpec) -> None:
+def prune(state: State, samples: Samples, spec: ModelSpec) -> None:
     """Drop factors one by one, the least needed first, while one is worth less than nothing.
 
     A weak factor that a dense start left on thousands of features loses them by a random walk of as many sweeps.
@@ -22,38 +22,27 @@ def prune(state: State, stats: Stats, spec: ModelSpec) -> None:
     """
     before = state.n_factors
     while state.n_factors:
-        worth = log_worth(state, stats, spec)
+        worth = log_worth(state, samples, spec)
         least = int(worth.argmin())
         if worth[least] >= 0:
             break
-        last = state.n_factors - 1
-        state.drop(np.array([least]))
-        # as the state does: the last factor takes the place of the one that goes
-        order = np.array([last if k == least else k for k in range(last)], dtype=np.int64)
-        stats.gram = np.ascontiguousarray(stats.gram[np.ix_(order, order)])
-        stats.cross = np.ascontiguousarray(stats.cross[:, order])
+        samples.keep(state.drop(np.array([least])))
     if state.n_factors < before:
-        stats.refresh(state)
+        samples.refresh(state)
 
 
-def log_worth(state: State, stats: Stats, spec: ModelSpec) -> Floats:
+def log_worth(state: State, samples: Samples, spec: ModelSpec) -> Floats:
     """Roughly, the log odds (K,) of each factor being there and not, given the others.
 
     Its loadings are summed out given the scores, Σ_d log(1 − π + π BF_d) at the best π; scores are worth
     −½‖x‖² + N/2 − ½ Σ_n log(1 + Σ_d τ_d g_d²), d over what is observed of sample n, the volume that the data leave
     them; and its slab precision has the log density of its prior.
     """
-    n_features, n_samples = len(state.loadings), len(state.scores)
-    tau, slab, power = state.noise_precision[:, None], state.slab_rows, stats.gram.diagonal()[None, :]
-    fitted = state.loadings @ stats.gram
-    information = (tau * state.loadings**2).sum(axis=0)[None, :]
-    holes, absent = stats.fit_of_holes(state), stats.data.absent
-    if holes is not None:
-        power = power - absent @ state.scores**2
-        fitted = fitted - holes @ state.scores
-        information = information - absent.T @ (tau * state.loadings**2)
+    n_features, n_samples = len(state.loadings), samples.n_samples
+    tau, slab = state.noise_precision[:, None], state.slab_rows
+    power, fitted = samples.observed_squares(state)
     precision = tau * power + slab
-    mean = tau * (stats.cross - fitted + state.loadings * power) / precision
+    mean = tau * (samples.cross - fitted + state.loadings * power) / precision
     log_bayes = 0.5 * (np.log(slab / precision) + precision * mean**2)
     edge = 1.0 / n_features
     share = np.clip(state.usage / n_features, edge, 1 - edge)
@@ -61,10 +50,11 @@ def log_worth(state: State, stats: Stats, spec: ModelSpec) -> Floats:
         odds = np.exp(np.minimum(log_bayes, 500.0)) * (share / (1 - share))
         share = np.clip((odds / (1 + odds)).mean(axis=0), edge, 1 - edge)
     gain = np.logaddexp(np.log1p(-share), np.log(share) + log_bayes).sum(axis=0)
-    # a sum over one row that stands for all samples, or over every sample
-    per_row = n_samples / len(information)
-    volume = 0.5 * (n_samples - stats.gram.diagonal() - per_row * np.log1p(np.maximum(information, 0.0)).sum(axis=0))
+    volume = 0.5 * (n_samples - samples.gram.diagonal() - samples.log_volume(tau * state.loadings**2))
     prior = np.log(state.concentration)
     if state.loading_precision.ndim == 1:
         prior = prior + gamma.logpdf(state.loading_precision, spec.priors.loading_shape, scale=1 / state.loading_rate)
-    return np.asarray(gain + volume + prior)
+    worth = np.asarray(gain + volume + prior)
+    # factors of which something is known have their places
+    worth[: state.prior_offset.shape[1]] = np.inf
+    return worth

@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from nsfa.model.spec import ModelSpec
+from nsfa.moves.info import Info
 from nsfa.moves.loadings import draw_anchors, without_anchors
 from nsfa.moves.tilt import change_pairs
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 # Random pairs tried at a time: so many, and one more for so many factors.
 PAIRS = 10
 FACTORS_EACH = 2
 
 
-def update_rotation_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+def update_rotation_buffet(state: State, samples: Samples, spec: ModelSpec, rng: np.random.Generator) -> Info:
     """For random pairs (j, k): the angle of (x_j, x_k), and all (z, g) of the features that use either, in one block.
 
     Rotated scores are as probable as before. Which features use at least one of the two is held; each may use the
@@ -24,17 +25,15 @@ def update_rotation_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.
     principal axes, which does not depend on θ, and proposed from normals near its highest modes; then z and g are
     drawn. Tilts would have to pass from one rotation to another through scores that are correlated.
     The factors' probabilities are drawn with anchors, as in the parallel sweep. Missing entries are drawn first and
-    forgotten afterwards. Changes ``scores``, ``loadings``, ``active``, ``usage``; the statistics are brought up to
+    forgotten afterwards. Changes the scores, ``loadings``, ``active``, ``usage``; the statistics are brought up to
     date. Cost O(D K²).
     """
-    if state.n_factors > 1:
-        change_pairs(state, stats, draw_anchors(state, rng), number_of_pairs(state), stats.kernels.rotate, rng)
+    return change_pairs(state, samples, draw_anchors, number_of_pairs(state), samples.kernels.rotate, rng)
 
 
-def update_rotation_finite(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+def update_rotation_finite(state: State, samples: Samples, spec: ModelSpec, rng: np.random.Generator) -> Info:
     """The same with K fixed: no anchors, a factor may lose its last loading."""
-    if state.n_factors > 1:
-        change_pairs(state, stats, without_anchors(state, rng), number_of_pairs(state), stats.kernels.rotate, rng)
+    return change_pairs(state, samples, without_anchors, number_of_pairs(state), samples.kernels.rotate, rng)
 
 
 def number_of_pairs(state: State) -> int:

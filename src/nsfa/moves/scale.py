@@ -8,16 +8,16 @@ from nsfa.kernels import Scales
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
 from nsfa.moves.precisions import loading_squares
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 
-def update_scale(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+def update_scale(state: State, samples: Samples, spec: ModelSpec, rng: np.random.Generator) -> None:
     """For each factor, x_k → eᵗ x_k and g_k → e⁻ᵗ g_k; t by slice sampling.
 
     log p(t) = (N − m_k) t − ½ ‖x_k‖² e²ᵗ − (c + m_k/2) log(d + ½ ‖g_k‖² e⁻²ᵗ), the factor's slab precision integrated
     out: it must be drawn before anything conditions on it. A shared precision, or one per loading, is held fixed:
-    then the last term is −½ Σ λ g² e⁻²ᵗ. Relative slabs have g √τ for g. Changes ``scores``, ``loadings`` and, with
+    then the last term is −½ Σ λ g² e⁻²ᵗ. Relative slabs have g √τ for g. Changes the scores, ``loadings`` and, with
     them, the statistics. Cost O((D + N) K).
     """
     if state.n_factors == 0:
@@ -25,14 +25,13 @@ def update_scale(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Gen
     integrated = state.loading_precision.ndim == 1
     square = loading_squares(state) if integrated else (state.loadings**2 * state.slab_rows).sum(axis=0)
     problem = Scales(
-        loadings=state.loadings,
-        scores=state.scores,
-        gram=stats.gram,
-        cross=stats.cross,
+        power=samples.gram.diagonal(),
         usage=state.usage,
         square=square,
-        n=float(len(state.scores)),
+        n=float(samples.n_samples),
         shape=spec.priors.loading_shape if integrated else 0.0,
         rate=state.loading_rate if integrated else 1.0,
     )
-    stats.kernels.rescale(problem, fresh_key(rng))
+    up, down = samples.kernels.rescale(problem, fresh_key(rng))
+    state.loadings[:] *= down
+    samples.turn(up)

@@ -7,22 +7,20 @@ import numpy as np
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import LOG_2PI
 from nsfa.model.spec import ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 
-def update_scores(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+def update_scores(state: State, samples: Samples, spec: ModelSpec, rng: np.random.Generator) -> None:
     """x_n ~ N(Λ_n⁻¹ Gᵀ diag(τ) y_n, Λ_n⁻¹), Λ_n = I + Σ_{d observed} τ_d g_d g_dᵀ.
 
-    Changes ``scores``, after which the statistics must be refreshed; leaves log p(Y | G, τ, μ), the scores integrated
-    out, in ``stats.log_evidence``. Cost O(D N K), and for each pattern of m missing features O(m² K), or one K×K
+    Changes the scores, after which the statistics must be refreshed; leaves log p(Y | G, τ, μ), the scores integrated
+    out, in ``samples.log_evidence``. Cost O(D N K), and for each pattern of m missing features O(m² K), or one K×K
     factorisation if they are many.
     """
     tau = state.noise_precision
-    base = float(stats.count.dot(np.log(tau)) - tau.dot(stats.power)) - stats.n_observed * LOG_2PI
-    gain = 0.0
-    if state.n_factors:
-        gain = stats.kernels.draw_scores(stats.projection(state), state.scores, fresh_key(rng))
+    base = float(samples.count.dot(np.log(tau)) - tau.dot(samples.power)) - samples.n_observed * LOG_2PI
+    gain = samples.draw_scores(state, fresh_key(rng) if state.n_factors else 0)
     if not np.isfinite(gain):
         raise np.linalg.LinAlgError("The evidence of the scores is not finite.")
-    stats.log_evidence = 0.5 * base + gain
+    samples.log_evidence = 0.5 * base + gain

@@ -7,16 +7,16 @@ import numpy as np
 from nsfa.arrays import Bools
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 
-def update_shear(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+def update_shear(state: State, samples: Samples, spec: ModelSpec, rng: np.random.Generator) -> None:
     """For every ordered pair of factors with supp(z_k) ⊆ supp(z_j): x_k → x_k + a x_j, g_j → g_j − a g_k.
 
     a ~ N((λ_j g_j·g_k − x_j·x_k)/q, 1/q), q = ‖x_j‖² + λ_j ‖g_k‖²: an exact Gibbs draw along the direction, which has
     unit Jacobian and leaves G X and the pattern as they are. Products of loadings are weighted by the features' noise
-    precisions where slabs are relative. Changes ``scores``, ``loadings`` and the
+    precisions where slabs are relative. Changes the scores, ``loadings`` and the
     statistics. Works on the K×K inner products; cost O(D K² + pairs · K).
     """
     inside = nested(state)
@@ -25,9 +25,9 @@ def update_shear(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Gen
     precision = np.broadcast_to(state.loading_precision, state.n_factors).astype(np.float64)
     g = np.ascontiguousarray(state.loadings)
     inner = g.T @ state.noise_units(g, 2)
-    M, W = stats.kernels.draw_shears(stats.gram, inner, precision, inside, fresh_key(rng))
-    state.scores[:] = state.scores @ M
-    stats.cross[:] = stats.cross @ M
+    M, W = samples.kernels.draw_shears(samples.gram, inner, precision, inside, fresh_key(rng))
+    # the kernel has brought S up to date
+    samples.turn(M, gram=samples.gram)
     # exact zeros stay: W links a factor only to those whose features include its own
     state.loadings[:] = g @ W
 

@@ -10,15 +10,16 @@ from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import ModelSpec
 from nsfa.moves.births import birth_rate, with_others
+from nsfa.moves.info import Info
 from nsfa.moves.noise import LARGEST
 from nsfa.moves.precisions import slab_posterior
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 Generator = np.random.Generator
 
 
-def update_split(state: State, stats: Stats, spec: ModelSpec, rng: Generator) -> None:
+def update_split(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> Info:
     """Metropolis–Hastings between noise variance and factors used by one feature alone, their scores integrated out.
 
     Each feature tries, with probability ½ each, a birth, g² = uψ with u uniform and an even sign, ψ′ = ψ − g²; or the
@@ -36,7 +37,7 @@ def update_split(state: State, stats: Stats, spec: ModelSpec, rng: Generator) ->
         # the whole buffers: always in C order, also without factors
         loadings=state.buffers["loadings"],
         active=state.buffers["active"],
-        usage=state.usage,
+        usage=state.free_usage,
         noise_precision=state.noise_precision,
         noise_prior=(spec.priors.noise.shape, state.noise_rate),
         slab=slab,
@@ -46,11 +47,12 @@ def update_split(state: State, stats: Stats, spec: ModelSpec, rng: Generator) ->
         weight=np.array(state.slab_weight if state.relative else np.zeros((2, len(state.noise_precision)))),
         loading_precision=state.precision_rows,
     )
-    split = stats.kernels.draw_splits(problem, fresh_key(rng))
+    split = samples.kernels.draw_splits(problem, fresh_key(rng))
     if len(split.row) or len(split.dead[0]):
         state.noise_precision = split.noise_precision
         precision = slab_of_new(state, spec, split.row, split.loading, rng)
         state.replace_singletons(split.dead, split.row, split.loading, precision)
+    return Info(len(split.row) + len(split.dead[0]), len(state.noise_precision))
 
 
 def slab_of_new(state: State, spec: ModelSpec, rows: Ints, g: Floats, rng: Generator) -> Floats | None:

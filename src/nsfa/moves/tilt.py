@@ -8,13 +8,13 @@ import numpy as np
 from scipy.special import expit
 
 from nsfa.arrays import Floats, Ints
-from nsfa.kernels import Tilts
+from nsfa.kernels import Pairs
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
+from nsfa.moves.info import Info
 from nsfa.moves.loadings import draw_anchors, without_anchors
-from nsfa.moves.marginal import completed
+from nsfa.samples import Samples
 from nsfa.state import State
-from nsfa.stats import Stats
 
 # Random pairs tried at a time, per factor: relevant ones are few, and their modes last for thousands of sweeps. This
 # share of the factors in them is chosen uniformly, the others by their probabilities.
@@ -22,7 +22,7 @@ PAIRS = 2
 UNIFORM = 0.5
 
 
-def update_tilt_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+def update_tilt_buffet(state: State, samples: Samples, spec: ModelSpec, rng: np.random.Generator) -> Info:
     """For random pairs (k, j): the component c of x_k along x_j, and all (z_dj, g_dj) with z_dk = 1, in one block.
 
     With x_k = x⊥ + c x_j, feature d wants g_dj near h_d − c g_dk, h_d not depending on c. Summing z and g out,
@@ -31,50 +31,54 @@ def update_tilt_buffet(state: State, stats: Stats, spec: ModelSpec, rng: np.rand
     drawn. This passes between two supports that explain the data equally well in one step, where entry-by-entry draws
     would have to switch every loading in between off or on alone.
     The factors' probabilities are drawn with anchors, as in the parallel sweep. Missing entries are drawn first and
-    forgotten afterwards. Changes ``scores``, ``loadings``, ``active``, ``usage``; the statistics are brought up to
+    forgotten afterwards. Changes the scores, ``loadings``, ``active``, ``usage``; the statistics are brought up to
     date. Cost O(D K²).
     """
-    if state.n_factors > 1:
-        change_pairs(state, stats, draw_anchors(state, rng), PAIRS * state.n_factors, stats.kernels.tilt, rng)
+    return change_pairs(state, samples, draw_anchors, PAIRS * state.n_factors, samples.kernels.tilt, rng)
 
 
-def update_tilt_finite(state: State, stats: Stats, spec: ModelSpec, rng: np.random.Generator) -> None:
+def update_tilt_finite(state: State, samples: Samples, spec: ModelSpec, rng: np.random.Generator) -> Info:
     """The same with K fixed: no anchors, a factor may lose its last loading."""
-    if state.n_factors > 1:
-        change_pairs(state, stats, without_anchors(state, rng), PAIRS * state.n_factors, stats.kernels.tilt, rng)
+    return change_pairs(state, samples, without_anchors, PAIRS * state.n_factors, samples.kernels.tilt, rng)
 
 
 def change_pairs(
     state: State,
-    stats: Stats,
-    prior: tuple[Ints, Floats],
+    samples: Samples,
+    prior: Callable[[State, np.random.Generator], tuple[Ints, Floats]],
     number: int,
-    kernel: Callable[[Tilts, Ints, int], int],
+    kernel: Callable[[Pairs, Ints, int], int],
     rng: np.random.Generator,
-) -> None:
-    """Let a kernel change scores, loadings and pattern of random pairs of factors; ``prior`` are anchors and logits.
+) -> Info:
+    """Let a kernel change scores, loadings and pattern of random pairs of factors; ``prior`` draws anchors and logits.
 
     The statistics are brought up to date.
     """
-    anchor, (logit,) = prior
-    pairs, scores = choose_pairs(logit, number, rng), np.ascontiguousarray(state.scores)
-    holes = stats.data.missing is not None
-    problem = Tilts(
-        scores=scores,
-        gram=stats.gram,
-        cross=completed(state, stats, rng) @ scores if holes else stats.cross,
-        loadings=np.ascontiguousarray(state.loadings),
+    if state.n_factors < 2:
+        return Info(0, 0)
+    anchor, (logit,) = prior(state, rng)
+    pairs = choose_pairs(logit, number, rng)
+    cross, loadings = samples.complete_cross(state, rng), np.ascontiguousarray(state.loadings)
+    complete = cross is samples.cross
+    problem = Pairs(
+        turn=np.eye(state.n_factors),
+        gram=samples.gram,
+        excess=cross - loadings @ samples.gram,
+        loadings=loadings,
         active=np.ascontiguousarray(state.active),
         usage=state.usage,
         noise_precision=state.noise_precision,
         loading_precision=state.slab_rows,
         logit=logit,
         anchor=anchor,
+        known=state.prior_offset,
     )
-    kernel(problem, pairs, fresh_key(rng))
-    state.scores[:], state.loadings[:], state.active[:] = scores, problem.loadings, problem.active
-    if holes:
-        stats.refresh(state)
+    accepted = kernel(problem, pairs, fresh_key(rng))
+    state.loadings[:], state.active[:] = problem.loadings, problem.active
+    samples.turn(problem.turn, gram=problem.gram)
+    if not complete:
+        samples.refresh(state)
+    return Info(accepted, len(pairs))
 
 
 def choose_pairs(logit: Floats, number: int, rng: np.random.Generator) -> Ints:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from nsfa import stats
+from nsfa import samples
 from nsfa.arrays import Floats
 from nsfa.data import Observed
 from nsfa.draw import Draw
@@ -27,7 +27,7 @@ def project(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | Non
     """The samples' problem under one draw, its loadings rotated if so asked."""
     loadings, tau = draw.loadings(), draw.noise_precision
     loadings = loadings if rotation is None else loadings @ rotation
-    return stats.project(data, loadings, tau, draw.intercept, kernels)
+    return samples.project(data, loadings, tau, draw.intercept, kernels)
 
 
 def sample_moments(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None) -> SampleMoments:

@@ -1,0 +1,351 @@
+"""One chain's samples: the table's values and holes, the scores, and what everything else needs to know of them.
+
+Whatever has a sample axis is in here. Outside, a table is its statistics S = XᵀX, T = Y X and q = Σ y² (docs/model.md),
+and a change of the scores is a verb: drawn anew, turned by a K × K map, shifted. A table in parts is a sum over such
+objects, another device or likelihood another class with the same verbs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from nsfa.arrays import Floats, Ints
+from nsfa.data import Observed
+from nsfa.kernels import Doubled, Doublets, Kernels, Marginal, Projection, Rows
+from nsfa.kernels.streams import fresh_key
+from nsfa.state import State, widened, without
+
+Generator = np.random.Generator
+
+_POWER_STEPS = 2
+_RESIDUAL_STEPS = 6
+
+
+class Samples:
+    """Values, holes and scores of one chain's samples, held in this process's memory.
+
+    ``gram`` S (K, K), ``cross`` T (D, K) and ``power`` q (D,) are those of the scores and intercepts at the last
+    ``refresh``, or what ``turn`` made of them; ``valid`` says whether they still are. ``residual`` (D,) is
+    Σ_n (y_dn − μ_d − g_d·x_n)² over observed entries; the loadings' moves leave it behind at no cost, and it holds
+    until the loadings, the scores or the intercepts change. ``first`` is the first sample's number in the whole table.
+    """
+
+    def __init__(self, data: Observed, kernels: Kernels, first: int = 0) -> None:
+        self.data, self.kernels, self.first = data, kernels, first
+        self.n_features, self.n_samples = data.shape
+        self.count = data.count
+        self.n_observed = float(data.count.sum())
+        self.residual = data.power.copy()
+        # clustered scores are never integrated out
+        self.log_evidence = math.nan
+        self.cluster: Ints | None = None
+        self.gram: Floats = np.zeros((0, 0))
+        self.cross: Floats = np.zeros((self.n_features, 0))
+        self.power = data.power
+        self.valid = False
+        self._room: Floats = np.zeros(0)
+        self._buffer: Floats = np.zeros((self.n_samples, 0))
+        self._n_factors = 0
+
+    @property
+    def can(self) -> frozenset[str]:
+        """What moves may ask for.
+
+        "whole": all samples are at hand. "dense": their values can be completed and gone through feature by feature.
+        "latent": ``draw_values`` draws the values themselves, at the beginning of every sweep.
+        """
+        return frozenset({"whole"} if self.data.offset is not None else {"whole", "dense"})
+
+    @property
+    def table_power(self) -> Floats:
+        """Σ_n y_dn² over observed entries (D,), whatever the intercepts."""
+        return self.data.power
+
+    @property
+    def total(self) -> Floats:
+        """Σ_n y_dn over observed entries (D,)."""
+        return self.data.total
+
+    @property
+    def scores(self) -> Floats:
+        """Factor scores (N, K): the transpose of the paper's X. A view of the columns in use of a wider buffer."""
+        return self._buffer[:, : self._n_factors]
+
+    def set_scores(self, scores: Floats, width: int | None = None) -> None:
+        """Take scores (N, K) as they are, in a buffer of ``width`` columns; ``refresh`` must follow."""
+        self._n_factors = scores.shape[1]
+        self._buffer = widened(scores, max(width or 0, self._n_factors))
+        self.valid = False
+
+    def begin(self, state: State, rng: Generator, towards_data: bool = False, clustered: bool = False) -> None:
+        """Random scores for the state's factors; ``clustered`` ones begin with a cluster for each sample.
+
+        ``towards_data`` turns them towards the directions in which the samples differ most, rotated at random: two
+        steps of subspace iteration on YᵀY, missing entries at their features' means. Cost O(D N K).
+        """
+        width = state.n_factors
+        scores = rng.standard_normal((self.n_samples, width))
+        self.cluster = np.arange(self.n_samples) if clustered else None
+        if towards_data:
+            cross, ones = np.empty((self.n_features, width)), np.ones(self.n_features)
+            for _ in range(_POWER_STEPS):
+                self.kernels.cross(self.data, np.ascontiguousarray(scores), cross)
+                scores = np.linalg.qr(self.kernels.project(self.data, cross, ones)[0])[0]
+            rotation = np.linalg.qr(rng.standard_normal((width, width)))[0]
+            scores = scores @ rotation * np.sqrt(self.n_samples)
+        self.set_scores(scores, state.width)
+        self.refresh(state)
+
+    def refresh(self, state: State) -> None:
+        """Recompute S, T and q from the current scores and intercepts. Cost O(N K² + D N K)."""
+        self._widen(state)
+        scores = np.ascontiguousarray(self.scores)
+        self.gram = scores.T @ scores
+        size = self.n_features * self._n_factors
+        if len(self._room) < size:
+            self._room = np.empty(2 * size)
+        self.cross = self._room[:size].reshape(self.n_features, self._n_factors)
+        if size:
+            self.kernels.cross(self.data, scores, self.cross)
+        self.power = self.data.power
+        if state.intercept is not None:
+            mu = state.intercept
+            self.power = np.maximum(self.data.power - mu * (2.0 * self.total - mu * self.count), 0.0)
+            self.cross -= mu[:, None] * self.score_sums()
+        self.valid = True
+
+    def turn(self, by: Floats, which: Ints | None = None, gram: Floats | None = None) -> None:
+        """Scores → scores · ``by``, S and T following; cost O((D + N) K²).
+
+        ``by`` is (K, K), or (K,) for a diagonal one; of the factors ``which`` alone, if given. ``gram`` is the new S
+        where the caller has it.
+        """
+        if by.ndim == 1:
+            self.scores[:] *= by
+            self.cross *= by
+            self.gram *= np.outer(by, by)
+            return
+        some = slice(None) if which is None else which
+        self.scores[:, some] = self.scores[:, some] @ by
+        self.cross[:, some] = self.cross[:, some] @ by
+        if gram is None:
+            every = by if which is None else np.eye(self._n_factors)
+            if which is not None:
+                every[np.ix_(which, which)] = by
+            gram = every.T @ self.gram @ every
+        self.gram = gram
+
+    def keep(self, order: Ints) -> None:
+        """Keep the factors ``order`` and put them in this order, S and T following."""
+        self._buffer[:, : len(order)] = self.scores[:, order]
+        self._n_factors = len(order)
+        self.gram = np.ascontiguousarray(self.gram[np.ix_(order, order)])
+        self.cross = np.ascontiguousarray(self.cross[:, order])
+
+    def mean_scores(self) -> Floats:
+        """The factors' mean scores (K,)."""
+        out: Floats = self.scores.mean(axis=0)
+        return out
+
+    def shift(self, by: Floats) -> None:
+        """Add ``by`` (K,) to the scores of every sample; ``refresh`` must follow."""
+        self.scores[:] += by
+        self.valid = False
+
+    def score_sums(self) -> Floats:
+        """Σ_n x_n over the samples observed for each feature: (1, K) where nothing is missing, else (D, K)."""
+        total: Floats = self.scores.sum(axis=0)[None, :]
+        return total if self.data.absent is None else total - self.data.absent @ self.scores
+
+    def rows(self, state: State) -> Rows:
+        """The loadings' problem, for the row kernels. Raises RuntimeError where S, T and q are broken."""
+        if not self.valid:
+            raise RuntimeError("S, T and q are not those of the scores: samples.refresh(state) comes first.")
+        return Rows(
+            self.cross,
+            self.gram,
+            self.power,
+            self.scores,
+            self.data.feature_holes,
+            state.noise_precision,
+            state.precision_rows,
+            state.relative,
+            state.prior_offset,
+        )
+
+    def residuals(self, state: State) -> Floats:
+        """Residual sums of squares of all features (D,)."""
+        if state.n_factors == 0:
+            return self.power
+        every, none = np.arange(self.n_features), np.zeros(state.n_factors, dtype=np.bool_)
+        return self.kernels.residuals(state.loadings, state.active, self.rows(state), every, none)
+
+    def draw_scores(self, state: State, key: int) -> float:
+        """Draw all scores given everything else; returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|]. ``refresh`` must follow.
+
+        Random numbers are keyed by the sample's number in the whole table. Cost O(D N K).
+        """
+        self._resize(state)
+        if not state.n_factors:
+            return 0.0
+        return self.kernels.draw_scores(self._projection(state), self.scores, key, self.first)
+
+    def draw_clusters(self, state: State, key: int) -> None:
+        """Draw the samples' clusters and these clusters' scores (Dirichlet-process scores). ``refresh`` must follow."""
+        self._resize(state)
+        cluster = np.asarray(self.cluster)
+        self.kernels.draw_urn(self._projection(state), self.scores, cluster, state.urn_concentration, key)
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters with a sample."""
+        return len(np.unique(np.asarray(self.cluster)))
+
+    def draw_values(self, state: State, rng: Generator) -> None:
+        """Draw values that the table only hints at and bring S, T and q up to date; here all of them are given."""
+
+    def draw_latent(self, state: State, rng: Generator) -> Floats:
+        """The table (D, N) less the features' intercepts, with its missing entries drawn from N(g_d·x_n, ψ_d)."""
+        values: Floats = self.data.values
+        if state.intercept is None and self.data.missing is None:
+            return values
+        out: Floats = values.copy() if state.intercept is None else values - state.intercept[:, None]
+        if self.data.missing is None:
+            return out
+        rows, columns = np.nonzero(self.data.missing)
+        noise = rng.standard_normal(len(rows)) / np.sqrt(state.noise_precision[rows])
+        out[rows, columns] = np.einsum("ik,ik->i", state.loadings[rows], self.scores[columns]) + noise
+        return out
+
+    def complete_cross(self, state: State, rng: Generator) -> Floats:
+        """T (D, K) with nothing missing: missing entries are drawn first and forgotten afterwards."""
+        if self.data.missing is None:
+            return self.cross
+        return self.draw_latent(state, rng) @ np.ascontiguousarray(self.scores)
+
+    def sweep_marginal(self, state: State, problem: Marginal, rng: Generator) -> None:
+        """Rows with the scores integrated out: see ``Kernels.sweep_marginal``. Missing entries as above."""
+        self.kernels.sweep_marginal(problem, self.draw_latent(state, rng), fresh_key(rng))
+
+    def draw_doublets(self, state: State, problem: Doublets, factors: Ints, attempts: int, rng: Generator) -> Doubled:
+        """Births and deaths of factors of two features, ``factors`` (n,) being those there are: see the kernel.
+
+        The scores follow as the state must: without the dead, then with the new ones last. Missing entries as above.
+        """
+        residual = self.draw_latent(state, rng) - state.loadings @ self.scores.T
+        scores = np.ascontiguousarray(self.scores[:, factors].T)
+        found, new = self.kernels.draw_doublets(problem, residual, scores, attempts, fresh_key(rng))
+        if not found.kept.all():
+            self.keep(without(self._n_factors, factors[~found.kept]))
+        if len(new):
+            self._append(new.T)
+        return found
+
+    def observed_squares(self, state: State) -> tuple[Floats, Floats]:
+        """Over each feature's observed samples: Σ x² (1 or D, K), and S_d g_d, its fit times the scores (D, K)."""
+        power, fitted = self.gram.diagonal()[None, :], state.loadings @ self.gram
+        holes = self._fit_of_holes(state)
+        if holes is None:
+            return power, fitted
+        return power - self.data.absent @ self.scores**2, fitted - holes @ self.scores
+
+    def log_volume(self, weight: Floats) -> Floats:
+        """Σ_n log(1 + Σ_d w_dk) (K,), d over what is observed of sample n; ``weight`` is (D, K)."""
+        total = weight.sum(axis=0)[None, :]
+        if self.data.absent is None:
+            return np.asarray(self.n_samples * np.log1p(np.maximum(total, 0.0)).sum(axis=0))
+        return np.asarray(np.log1p(np.maximum(total - self.data.absent.T @ weight, 0.0)).sum(axis=0))
+
+    def add_directions(self, state: State, most: int, beyond: float, rng: Generator) -> Floats | None:
+        """Add scores in the directions in which samples differ by more than noise does; returns loadings (D, new).
+
+        Of all directions that are at right angles to the scores there are: in units of the noise, D × N independent
+        entries have singular values up to √D + √N, and ``beyond`` times the squares of these is beyond noise. At most
+        ``most``; None if there are none. Cost O(D N).
+        """
+        taken = np.linalg.qr(np.column_stack([np.ones(self.n_samples), self.scores]))[0]
+        width = min(most, (self.n_samples - taken.shape[1]) // 2)
+        if width < 1:
+            return None
+        tau, product, holes = (
+            state.noise_precision[:, None],
+            np.empty((self.n_features, width)),
+            self._fit_of_holes(state),
+        )
+        if holes is None:
+            holes = sp.csr_array(self.data.shape)
+        elif state.intercept is not None:
+            # where values are missing they are zero
+            holes.data += np.repeat(state.intercept, np.diff(holes.indptr))
+        directions = before = rng.standard_normal((self.n_samples, width))
+        for _ in range(_RESIDUAL_STEPS):
+            directions = np.linalg.qr(directions - taken @ (taken.T @ directions))[0]
+            self.kernels.cross(self.data, directions, product)
+            product += holes @ directions
+            before, directions = directions, self.kernels.project(self.data, product, state.noise_precision)[0]
+            directions = directions + holes.T @ (tau * product)
+        power, axes = np.linalg.eigh(product.T @ (tau * product))
+        axes = axes[:, power > beyond * (np.sqrt(self.n_features) + np.sqrt(self.n_samples)) ** 2]
+        if not axes.shape[1]:
+            return None
+        self._append(before @ axes * np.sqrt(self.n_samples))
+        out: Floats = product @ axes / np.sqrt(self.n_samples)
+        return out
+
+    def snapshot(self) -> dict[str, Any]:
+        """What the next sweeps depend on; S and T are those of the scores at the end of a sweep."""
+        width = self._buffer.shape[1]
+        return {"scores": self.scores, "width": width, "cluster": self.cluster, "log_evidence": self.log_evidence}
+
+    def restore(self, snapshot: dict[str, Any], state: State) -> None:
+        """Go on from a snapshot."""
+        self.set_scores(snapshot["scores"], snapshot["width"])
+        self.cluster, self.log_evidence = snapshot["cluster"], snapshot["log_evidence"]
+        self.refresh(state)
+
+    def _projection(self, state: State) -> Projection:
+        """The scores' problem, for the sample kernels. Cost O(D N K + D K²)."""
+        return project(self.data, state.loadings, state.noise_precision, state.intercept, self.kernels)
+
+    def _fit_of_holes(self, state: State) -> Any:
+        """What the factors say of missing entries, g_d·x_n, as a sparse array (D, N); None where none is missing."""
+        if self.data.absent is None:
+            return None
+        holes = self.data.absent.copy()
+        row = np.repeat(np.arange(self.n_features), np.diff(holes.indptr))
+        holes.data = np.einsum("ik,ik->i", state.loadings[row], self.scores[holes.indices])
+        return holes
+
+    def _append(self, scores: Floats) -> None:
+        """Add columns (N, new), whose S and T are not known yet."""
+        first, self._n_factors = self._n_factors, self._n_factors + scores.shape[1]
+        if self._n_factors > self._buffer.shape[1]:
+            self._buffer = widened(self._buffer[:, :first], self._n_factors)
+        self._buffer[:, first : self._n_factors] = scores
+        self.valid = False
+
+    def _resize(self, state: State) -> None:
+        """Room for scores of the state's factors, which are to be drawn."""
+        self._widen(state)
+        self._n_factors, self.valid = state.n_factors, False
+
+    def _widen(self, state: State) -> None:
+        if self._buffer.shape[1] != state.width:
+            self._buffer = widened(self._buffer[:, : min(self._n_factors, state.width)], state.width)
+
+
+def project(
+    data: Observed, loadings: Floats, noise_precision: Floats, intercept: Floats | None, kernels: Kernels
+) -> Projection:
+    """The problem of the samples' scores given all else; ``intercept`` is (D,), or None for zero. Cost O(D N K)."""
+    projection, information = kernels.project(data, loadings, noise_precision)
+    if intercept is not None:
+        weighted = (intercept * noise_precision)[:, None] * loadings
+        projection -= weighted.sum(axis=0)
+        if data.absent is not None:
+            projection += data.absent.T @ weighted
+    return Projection(projection, information, loadings, noise_precision, data.pattern, data.pattern_holes)

@@ -1,0 +1,146 @@
+"""Which moves a sweep has, in which order, and that the order makes sense."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from nsfa import schedule
+from nsfa.data import observe
+from nsfa.kernels import get_kernels
+from nsfa.model import preset
+from nsfa.moves import loadings
+from nsfa.samples import Samples
+from nsfa.schedule import Move, check
+
+DENSE, SPARSE = frozenset({"whole", "dense"}), frozenset({"whole"})
+TABLES = {"dense": (10, DENSE), "sparse": (10, SPARSE), "long": (schedule.PARALLEL_FROM, DENSE)}
+SPECS = {
+    "nsfa": preset("nsfa"),
+    "nsfa, isotropic": preset("nsfa", noise="isotropic"),
+    "nsfa, per element": preset("nsfa", precision="element"),
+    "nsfa, plain": preset("nsfa", moves="plain"),
+    **{name: preset(name, n_components=2) for name in ("fa", "afa", "fok", "sfa", "bfrm")},
+}
+
+
+def names(moves):
+    return [move.name for move in moves]
+
+
+def nothing(state, samples, spec, rng):
+    """A move that does nothing."""
+
+
+BIRTHS = Move("births", nothing, breaks=("scores", "statistics", "residuals"))
+LOADINGS = Move("loadings", nothing, ("scores", "statistics"), makes=("residuals",))
+NOISE = Move("noise", nothing, ("residuals",))
+SCORES = Move("scores", nothing, breaks=("statistics", "residuals"), makes=("scores",))
+REFRESH = Move("refresh", nothing, ("scores",), makes=("statistics",))
+
+
+@pytest.mark.parametrize(
+    ("moves", "sentence"),
+    [
+        ((BIRTHS, LOADINGS, SCORES, REFRESH), "loadings needs valid scores, which births leaves broken."),
+        ((BIRTHS, REFRESH), "refresh needs valid scores, which births leaves broken."),
+        ((BIRTHS, SCORES, LOADINGS, REFRESH), "loadings needs valid statistics, which scores leaves broken."),
+        ((NOISE, LOADINGS), "noise needs valid residuals, which the sweep before leaves broken."),
+        ((LOADINGS, SCORES, REFRESH, NOISE), "noise needs valid residuals, which scores leaves broken."),
+        ((LOADINGS, SCORES), "a sweep must end with valid statistics, which scores leaves broken."),
+        ((LOADINGS, BIRTHS), "a sweep must end with valid scores, which births leaves broken."),
+    ],
+)
+def test_an_order_in_which_a_move_finds_something_broken_is_refused(moves, sentence):
+    with pytest.raises(ValueError) as error:
+        check(moves)
+    assert str(error.value) == sentence
+
+
+def test_an_order_that_makes_sense_passes():
+    check(())
+    check((LOADINGS, NOISE, BIRTHS, SCORES, REFRESH))
+    check((BIRTHS, SCORES, REFRESH, LOADINGS, NOISE))
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("tune", [0, 100, 500])
+def test_every_model_has_a_schedule_for_every_table(name, table, tune):
+    spec, (n_features, can) = SPECS[name], TABLES[table]
+    plan = schedule.build(spec, n_features, can, tune)
+    for number in (1, 2, 5, 199, 200, 201, 202, 205, 10_000, 10_001):
+        moves = plan.of_sweep(number)
+        check(moves)
+        assert names(moves)[-1] == "refresh" and {"loadings", "noise", "slab precisions"} <= set(names(moves))
+        # a subset of all moves, in their order
+        rest = iter(plan.moves)
+        assert all(move in rest for move in moves)
+    assert ("births" in names(plan.moves)) == (spec.pattern == "ibp")
+    assert plan.collapses == ("marginal" in names(plan.moves))
+    used, unused = {move.name for move in plan.moves}, {move.name for move in plan.unused}
+    assert {"marginal", "tilt", "rotation", "doublet"} <= used | unused and not used & unused
+
+
+WHY = {
+    ("nsfa", "dense"): {},
+    ("nsfa, isotropic", "dense"): {"doublet": "features have no noise of their own"},
+    ("nsfa, per element", "dense"): {"doublet": "a slab per loading"},
+    ("sfa", "dense"): {"doublet": "the number of factors is given"},
+    ("nsfa", "long"): dict.fromkeys(
+        ("marginal", "doublet"), "too many features to go through one by one (from 3,000 on)"
+    ),
+    ("nsfa", "sparse"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "the table is sparse"),
+    ("nsfa, plain", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "moves='plain'"),
+    ("fa", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "the pattern is dense"),
+    ("bfrm", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "the pattern is two-level"),
+}
+
+
+@pytest.mark.parametrize(("name", "table"), WHY)
+def test_a_schedule_says_why_a_move_is_not_used(name, table):
+    unused = schedule.build(SPECS[name], *TABLES[table]).unused
+    assert {name: why for name, why in unused if name in ("marginal", "tilt", "rotation", "doublet")} == WHY[
+        name, table
+    ]
+    assert len(unused) == len({move.name for move in unused})
+
+
+@pytest.mark.parametrize(
+    ("n_features", "expected"), [(100, loadings.update_buffet_collapsed), (20_000, loadings.update_buffet_parallel)]
+)
+def test_the_sweep_is_chosen_by_size_alone(n_features, expected):
+    updates = [move.update for move in schedule.build(preset("nsfa"), n_features, DENSE).moves]
+    assert expected in updates
+
+
+def test_which_moves_a_sweep_has():
+    """Before the sweeps: rows with the scores integrated out, with scores and statistics of their own, then pairs."""
+    before = ["marginal", "scores", "refresh", "tilt", "rotation"]
+    for spec in (preset("nsfa"), preset("sfa", n_components=2), preset("nsfa", noise="isotropic")):
+        plan = schedule.build(spec, 10, DENSE, tune=500)
+        assert plan.early == 200
+        every = names(plan.moves)
+        assert every[:5] == before
+        assert names(plan.of_sweep(5)) == every
+        assert names(plan.of_sweep(300)) == every
+        without = [name for name in every if name != "doublet"]
+        assert names(plan.of_sweep(4)) == names(plan.of_sweep(199)) == without
+        assert names(plan.of_sweep(301)) == [name for name in without[5:] if name != "shear"]
+        assert "shear" in every and ("doublet" in every) == (spec == preset("nsfa"))
+    assert [schedule.early_sweeps(tune) for tune in (0, 100, 250, 500, 1000)] == [200, 40, 100, 200, 200]
+    plain = schedule.build(preset("nsfa", moves="plain"), 10, DENSE)
+    assert plain.of_sweep(301) == plain.of_sweep(1) == plain.moves and plain.early == 0
+
+
+def test_long_tables_have_pairs_of_factors_in_every_fifth_sweep_and_shears_in_all():
+    plan = schedule.build(preset("nsfa"), *TABLES["long"], tune=500)
+    assert plan.early == plan.annealed == 0
+    pairs = {"tilt", "rotation"}
+    assert [n for n in range(1, 21) if pairs & set(names(plan.of_sweep(n)))] == [5, 10, 15, 20]
+    assert all("shear" in names(plan.of_sweep(n)) for n in range(1, 21))
+
+
+def test_what_samples_can_do():
+    X = np.random.default_rng(0).normal(size=(6, 4))
+    assert Samples(observe(X), get_kernels()).can == DENSE
+    assert Samples(observe(sp.csr_array(X)), get_kernels()).can == SPARSE
