@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -141,14 +139,3 @@ def test_a_damaged_settings_file_is_said_to_be(tmp_path):
 def test_tasks_with_other_settings_are_other_tasks():
     first, second = Task("m", 0, numbers, {"a": 1}), Task("m", 0, numbers, {"a": 2})
     assert first.key == second.key and first.identity != second.identity
-
-
-def test_command(tmp_path):
-    command = [sys.executable, "-m", "nsfa.experiments"]
-    done = subprocess.run(
-        [*command, "ibp", "-o", tmp_path / "a", "--quick", "--jobs", "1"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "6 of 6 tasks" in done.stderr and done.stdout == ""
-    done = subprocess.run([*command, "ibp", "-o", tmp_path / "a"], capture_output=True, text=True)
-    assert done.returncode == 1 and "Error: " in done.stderr and "Traceback" not in done.stderr

@@ -255,3 +255,30 @@ def test_reproduce_says_first_which_peers_it_runs_without(name, quick, tmp_path,
     assert len(said) == 2 - (name == "ibp")
     assert tasks and not any("mofapy2" in task.model for task in tasks)
     assert name == "ibp" or any(task.module == "sklearn" or task.module == "numpy" for task in tasks)
+
+
+def test_reproduce_runs_an_experiment_and_writes_the_page_about_it(tmp_path):
+    said = run("reproduce", "ibp", "-o", tmp_path / "ibp", "--quick", "--jobs", "1")
+    assert said.stderr.splitlines()[-1].startswith("6/6") and str(tmp_path / "ibp") in said.stdout
+    assert "another size" in run("reproduce", "ibp", "-o", tmp_path / "ibp", code=1).stderr
+    said = run("reproduce", "page", tmp_path / "ibp", "-o", tmp_path / "docs").stdout
+    page = tmp_path / "docs" / "reproduction.md"
+    assert str(page) in said and "nsfa reproduce ibp" in page.read_text(encoding="utf-8")
+    assert read_json(run("reproduce", "page", tmp_path / "ibp", "-o", tmp_path / "docs", "--json"))["page"] == str(page)
+
+
+def test_reproduce_lists_what_the_experiments_cost():
+    said = run("reproduce", "plan").stdout.splitlines()
+    assert [line.split()[0] for line in said] == ["experiment", *nsfa.experiments.NAMES, "all"]
+    total, parts = said[-1].split()[1:], [line.split()[1:] for line in said[1:-1]]
+    assert int(total[0]) == sum(int(tasks) for tasks, _ in parts)
+    assert abs(int(total[1]) - sum(int(seconds) for _, seconds in parts)) <= len(parts)
+    found = read_json(run("reproduce", "plan", "--quick", "--json"))
+    assert all(0 < plan["tasks"] < 50 for plan in found.values())
+
+
+def test_reproduce_says_what_is_missing_or_too_much(tmp_path):
+    assert "--output" in run("reproduce", "ibp", code=1).stderr
+    assert "only page takes" in run("reproduce", "ibp", tmp_path, "-o", tmp_path / "a", code=1).stderr
+    assert "finished runs" in run("reproduce", "page", "-o", tmp_path / "a", code=1).stderr
+    assert not (tmp_path / "a").exists()

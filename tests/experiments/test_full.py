@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from nsfa.experiments import NAMES, ibp, style
+from nsfa.experiments.claims import HOLDS, UNTESTED, judge, words
 from nsfa.experiments.experiment import load
 from nsfa.tasks import COLUMNS
 
@@ -47,18 +48,50 @@ def case(request, rng):
 
 def test_every_claim_gets_a_verdict(case):
     experiment, _, frame = case
-    claims = experiment.claims(frame, False)
+    claims = judge(experiment.__name__.split(".")[-1], experiment.findings(frame, False))
     assert len(claims) > 4 and len({claim.claim for claim in claims}) == len(claims)
     for claim in claims:
         assert all(np.isfinite(value) for value in claim.figures.values()), claim
         assert claim.claim.endswith(".") and claim.why.endswith(".")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_claim_in_words_is_judged_and_the_other_way_round(name, rng):
+    experiment, shared = load(name), set(words("heldout")["claims"])
+    tasks = experiment.plan(False)
+    frame = pd.read_csv(RECORDED / "ibp.csv") if name == "ibp" else made_up(tasks, rng)
+    found = [key for key, _, _ in experiment.findings(frame, False)]
+    own = words(name)["claims"]
+    assert [key for key in found if key not in shared] == list(own)
+    assert bool(shared & set(found)) == (name in ("ecoli", "breast", "prostate"))
+    for text in own.values():
+        assert {"claim", "why"} <= set(text) <= {"claim", "where", "why", "why_not"}
+
+
+def test_words_follow_the_verdict():
+    text = words("ecoli")["claims"]["five-factors"]
+    findings = [("five-factors", np.bool_(True), {"best K": 5}), ("five-factors", False, {}), ("alleviated", False, {})]
+    right, wrong, same = judge("ecoli", findings)
+    assert (right.verdict, right.why, right.figures) == (HOLDS, text["why"], {"best K": 5.0})
+    assert wrong.why == text["why_not"] != text["why"] and wrong.where == words("ecoli")["where"]
+    # one reason does for both
+    assert same.why == words("ecoli")["claims"]["alleviated"]["why"]
+    assert judge("prostate", [("published-table", None, {})])[0].verdict == UNTESTED
+
+
+def test_k_15_may_be_the_best_of_the_sparse_models(rng):
+    breast = load("breast")
+    frame = made_up(breast.plan(False), rng)
+    frame.loc[(frame.model == "SFA K15") & (frame.quantity == "lppd"), "value"] = 9.0
+    (found,) = [found for found in breast.findings(frame, False) if found[0] == "fifteen-factors"]
+    assert found[1] and found[2]["lppd, SFA K15"] == 9.0
+
+
 def test_every_figure_is_drawn(case):
     from matplotlib import pyplot as plt
 
     experiment, _, frame = case
-    with style.in_style():
+    with plt.rc_context(style.SETTINGS):
         figures = experiment.figures(frame, False)
         for figure in figures.values():
             figure.canvas.draw()

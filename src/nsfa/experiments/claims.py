@@ -1,13 +1,21 @@
-"""The paper's claims, each with the numbers that speak for or against it."""
+"""The paper's claims, each with the numbers that speak for or against it.
+
+The words are in the TOML file of the experiment: ``[claims.ID]`` has the claim in our words, where the paper makes it
+(if not where most of the experiment's claims are), why it holds, and why not, if there is more to say then.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
 
 HOLDS, FAILS, UNTESTED = "holds", "does not hold", "cannot be tested"
+
+Finding = tuple[str, bool | None, Mapping[str, float]]
+"""A claim's ID, whether it holds, None where the numbers cannot tell, and the figures that decide."""
 
 
 @dataclass(frozen=True)
@@ -21,25 +29,20 @@ class Claim:
     why: str
 
 
-def judge(claim: str, where: str, true: bool, figures: dict[str, float], why: str, why_not: str = "") -> Claim:
-    """A claim that the numbers decide; ``why_not`` is said instead of ``why`` where it does not hold."""
-    return Claim(claim, where, HOLDS if true else FAILS, _rounded(figures), why if true or not why_not else why_not)
+def words(name: str) -> dict[str, Any]:
+    """The TOML file of that name."""
+    return tomllib.loads((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def untested(claim: str, where: str, why: str) -> Claim:
-    """A claim that the numbers cannot decide."""
-    return Claim(claim, where, UNTESTED, {}, why)
-
-
-def write_claims(path: Path, claims: Sequence[Claim]) -> None:
-    """All claims of an experiment as JSON."""
-    path.write_text(json.dumps([asdict(claim) for claim in claims], indent=2, ensure_ascii=False) + "\n", "utf-8")
-
-
-def read_claims(path: Path) -> list[Claim]:
-    """The claims of a run."""
-    return [Claim(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
-
-
-def _rounded(figures: dict[str, float]) -> dict[str, float]:
-    return {name: float(f"{value:.4g}") for name, value in figures.items()}
+def judge(name: str, findings: Iterable[Finding]) -> list[Claim]:
+    """What was found, in the words of the experiment and in those that the real data sets share."""
+    own = words(name)
+    texts = own["claims"] | words("heldout")["claims"]
+    out = []
+    for key, holds, figures in findings:
+        text = texts[key]
+        verdict = UNTESTED if holds is None else HOLDS if holds else FAILS
+        why = text.get("why_not", text["why"]) if verdict == FAILS else text["why"]
+        rounded = {what: float(f"{value:.4g}") for what, value in figures.items()}
+        out.append(Claim(text["claim"], text.get("where", own["where"]), verdict, rounded, why))
+    return out

@@ -5,40 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
-from nsfa.experiments import frames, heldout_figures
-from nsfa.experiments.claims import Claim, judge
-from nsfa.experiments.heldout import SEED, SHARE, Length, Model, Setting, family, table
-from nsfa.experiments.heldout import plan as plan_models
-from nsfa.experiments.heldout_claims import against_all, scores
+from nsfa.experiments import frames, heldout_results
+from nsfa.experiments.claims import Finding
+from nsfa.experiments.heldout import FAMILIES, PAPER, SEED, SHARE, Length, Setting, table
 from nsfa.tasks import Number, Task
 
-TITLE = "E. coli time course (Section 5.3, Figure 7)"
 DATA = ("ecoli",)
-WHERE = "Section 5.3, Figure 7"
-PAPER = "NSFA, paper's priors"
 SIZES = (3, 5, 10, 20)
-FAMILIES = ("FA", "AFA", "FOK", "BFRM", "SFA")
-
-
-def models(quick: bool) -> list[Model]:
-    """The paper's models, and NSFA with the paper's priors beside ours."""
-    names = ("FA", "AFA", "SFA") if quick else FAMILIES
-    fixed = [model for name in names for model in family(name, dict.fromkeys((3, 20) if quick else SIZES, 2.0))]
-    return [*fixed, Model("NSFA", "NSFA", {}, 3.0), Model(PAPER, "NSFA", {"prior": "paper"}, 2.0)]
 
 
 def plan(quick: bool) -> list[Task]:
-    """Models and peers on every split, and ``nsfa.compare`` as a user calls it."""
-    setting = Setting("ecoli", 2, Length(200, 2, 25)) if quick else Setting("ecoli", 10, Length(1500, 5, 100))
-    others: dict[str, dict[int, float]] = {"mofapy2": {5: 0.5}, "soft-impute": {0: 0.5}}
-    if not quick:
-        sizes = dict.fromkeys((3, 5, 10), 1.0)
-        others |= {"mofapy2": sizes, "mofapy2-sparse": sizes, "factor-analysis": sizes}
-        others |= {"sparse-pca": dict.fromkeys((3, 5), 5.0)}
-    tasks = plan_models(setting, models(quick), others)
-    return tasks if quick else [*tasks, Task("nsfa.compare", 0, compare, {"splits": 3}, 40.0)]
+    """The paper's models, NSFA with its priors beside ours, peers, and ``nsfa.compare`` as a user calls it."""
+    on = Setting("ecoli", 2, Length(200, 2, 25)) if quick else Setting("ecoli", 10, Length(1500, 5, 100))
+    names, sizes = (("FA", "AFA", "SFA"), (3, 20)) if quick else (FAMILIES, SIZES)
+    tasks = on.sized(names, dict.fromkeys(sizes, 2.0)) + on.model("NSFA", 3.0) + on.model(PAPER, 2.0, prior="paper")
+    if quick:
+        return tasks + on.peers({"mofapy2": {5: 0.5}, "soft-impute": {0: 0.5}})
+    others = dict.fromkeys(("mofapy2", "mofapy2-sparse", "factor-analysis"), dict.fromkeys((3, 5, 10), 1.0))
+    others |= {"sparse-pca": dict.fromkeys((3, 5), 5.0), "soft-impute": {0: 0.5}}
+    return [*tasks, *on.peers(others), Task("nsfa.compare", 0, compare, {"splits": 3}, 40.0)]
 
 
 def compare(splits: int) -> Iterator[Number]:
@@ -57,66 +42,33 @@ def compare(splits: int) -> Iterator[Number]:
 def figures(frame: Any, quick: bool) -> dict[str, Any]:
     """Scores; K during the run; scores against K; the two ways to average."""
     out = {
-        "figure_7a_scores": heldout_figures.scores(frame),
-        "figure_7b_number_of_factors": heldout_figures.factors_during_run(frame, ["NSFA", PAPER], 4.0),
-        "figure_7c_scores_by_size": heldout_figures.score_by_size(frame, list(FAMILIES)),
+        "figure_7a_scores": heldout_results.scores(frame),
+        "figure_7b_number_of_factors": heldout_results.factors_during_run(frame, ["NSFA", PAPER], 4.0),
+        "figure_7c_scores_by_size": heldout_results.score_by_size(frame, FAMILIES),
     }
-    return out if quick else out | {"figure_7d_log_of_mean": heldout_figures.log_of_mean(frame)}
+    return out if quick else out | {"figure_7d_log_of_mean": heldout_results.log_of_mean(frame)}
 
 
-def claims(frame: Any, quick: bool) -> list[Claim]:
+def findings(frame: Any, quick: bool) -> Iterator[Finding]:
     """Section 5.3, claim by claim."""
-    out = [_four_factors(frame), against_all(frame, within_noise=True)]
-    return out if quick else [*_finite(frame), *out]
+    if not quick:
+        yield from _finite(frame)
+    median = {name: frames.late_factors(frame, name).median() for name in ("NSFA", PAPER)}
+    score = frames.means(frame, "lppd")
+    figures = {f"median K, {name}": k for name, k in median.items()} | {f"lppd, {name}": score[name] for name in median}
+    yield "four-factors", 4 <= median[PAPER] <= 5, figures
+    yield heldout_results.nsfa_first(frame, within_noise=True)
 
 
-def _finite(frame: Any) -> list[Claim]:
-    sized = {name: frames.sized(frame, "lppd", name) for name in FAMILIES}
-    top = {name: frames.best(frame, "lppd", some) for name, some in sized.items()}
+def _finite(frame: Any) -> Iterator[Finding]:
+    score = frames.means(frame, "lppd")
+    sized = {name: frames.sized(score, name) for name in FAMILIES}
+    top = {name: some.idxmax() for name, some in sized.items()}
     gap, error = frames.difference(frame, "lppd", top["SFA"], top["FA"])
-    drop = {name: frames.mean(frame, top[name], "lppd") - frames.mean(frame, sized[name][-1], "lppd") for name in top}
-    best_sizes = {f"best K of {name}": float(frames.size_of(some)) for name, some in top.items()}
-    return [
-        judge(
-            "Sparsity does not improve predictions on this simple data set.", WHERE, gap < error,
-            scores(frame, [top["FA"], top["SFA"]]) | {"SFA − FA": gap, "±": error},
-            "The best dense and the best sparse model are within noise of each other.",
-            "The best sparse model is ahead of the best dense one, by little.",
-        ),
-        judge(
-            "Too many factors damage FA's predictions.", WHERE, drop["FA"] > 0, scores(frame, sized["FA"]),
-            "The shared precision lets superfluous factors fit noise.",
-            "Averaging over draws in the density, and exact treatment of the hidden entries, absorb the overfitting.",
-        ),
-        judge(
-            "An ARD or a sparse prior alleviates the damage.", WHERE, max(drop["AFA"], drop["SFA"]) < drop["FA"],
-            {f"lppd lost from the best K to {SIZES[-1]}, {name}": drop[name] for name in ("FA", "AFA", "SFA")},
-            "Superfluous factors are shrunk or left empty.",
-        ),
-        judge(
-            "Five is a sensible number of factors for the fixed-K models.", WHERE,
-            all(top[name] == f"{name} K5" for name in ("FA", "AFA", "SFA")), best_sizes,
-            "K = 5 predicts best.",
-            "Ten predict better than five: with less prior noise per gene, more than five factors are visible.",
-        ),
-    ]  # fmt: skip
-
-
-def _four_factors(frame: Any) -> Claim:
-    late = {name: _late(frame, name) for name in ("NSFA", PAPER)}
-    figures = {f"median K, {name}": float(np.median(k)) for name, k in late.items()}
-    figures |= {f"lppd, {name}": frames.mean(frame, name, "lppd") for name in late}
-    return judge(
-        "NSFA infers a median of 4 factors, sometimes 5.", WHERE, 4 <= figures[f"median K, {PAPER}"] <= 5, figures,
-        "With the paper's priors, Gamma(1, 1) on the noise precisions of scaled genes. Ours weigh less: they find more "
-        "factors, which predict the hidden entries better.",
-        "Not with the paper's priors, Gamma(1, 1) on the noise precisions: under these K depends on the units, and the "
-        "paper does not say in which it gave the table; ours are genes of unit variance. Our own priors weigh less: "
-        "they find more factors, which predict the hidden entries better.",
-    )  # fmt: skip
-
-
-def _late(frame: Any, name: str) -> Any:
-    """K in the second half of every run."""
-    part = frame[(frame.model == name) & (frame.quantity == "K")]
-    return part[part["at"] > part["at"].max() / 2].value.to_numpy()
+    yield "sparsity", gap < error, {**score[[top["FA"], top["SFA"]]], "SFA − FA": gap, "±": error}
+    drop = {name: sized[name].max() - sized[name].iloc[-1] for name in ("FA", "AFA", "SFA")}
+    yield "too-many-factors", drop["FA"] > 0, sized["FA"]
+    lost = {f"lppd lost from the best K to {SIZES[-1]}, {name}": value for name, value in drop.items()}
+    yield "alleviated", max(drop["AFA"], drop["SFA"]) < drop["FA"], lost
+    best = {f"best K of {name}": frames.size_of(some) for name, some in top.items()}
+    yield "five-factors", all(top[name] == f"{name} K5" for name in drop), best

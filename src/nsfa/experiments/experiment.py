@@ -8,15 +8,17 @@ import json
 import os
 import platform
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from nsfa import __version__
-from nsfa.experiments import NAMES
-from nsfa.experiments.claims import Claim, write_claims
+from nsfa.experiments.claims import Finding, judge
 from nsfa.tasks import Ledger, Step, Task, run_tasks
 
+NAMES = ("ibp", "synthetic", "convergence", "ecoli", "breast", "prostate")
 NUMBERS, SETTINGS, CLAIMS = "numbers.csv", "settings.json", "claims.json"
 PACKAGES = ("nsfa", "numpy", "scipy", "numba", "scikit-learn", "pandas", "matplotlib", "mofapy2")
 
@@ -24,7 +26,6 @@ PACKAGES = ("nsfa", "numpy", "scipy", "numba", "scikit-learn", "pandas", "matplo
 class Experiment(Protocol):
     """What the module of an experiment has."""
 
-    TITLE: str
     DATA: tuple[str, ...]
 
     def plan(self, quick: bool) -> list[Task]:
@@ -33,7 +34,7 @@ class Experiment(Protocol):
     def figures(self, frame: Any, quick: bool) -> dict[str, Any]:
         """Matplotlib figures of the numbers, by file name."""
 
-    def claims(self, frame: Any, quick: bool) -> Sequence[Claim]:
+    def findings(self, frame: Any, quick: bool) -> Iterable[Finding]:
         """What the numbers say about the paper's claims."""
 
 
@@ -41,8 +42,7 @@ def load(name: str) -> Experiment:
     """The module of the named experiment."""
     if name not in NAMES:
         raise ValueError(f"name must be one of {', '.join(NAMES)}. Got {name!r}.")
-    module: Any = importlib.import_module(f"nsfa.experiments.{name}")
-    return module  # type: ignore[no-any-return]
+    return cast(Experiment, importlib.import_module(f"nsfa.experiments.{name}"))
 
 
 def run(
@@ -52,14 +52,26 @@ def run(
     progress: Callable[[Step], Any] | None = None,
     n_jobs: int | None = None,
 ) -> Path:
-    """See ``nsfa.experiments.run``."""
+    """Run one experiment, or go on with an interrupted one, and return the directory of its files.
+
+    Parameters
+    ----------
+    name : one of ``NAMES``
+    out : the directory to write to, new or with an unfinished run of the same experiment
+    quick : a small version, a minute or two, that shows that everything works
+    progress : called with a ``tasks.Step`` whenever a task is done
+    n_jobs : tasks at once; None is one per core. The numbers do not depend on it, times apart
+    """
+    from nsfa import datasets
     from nsfa.runner import worker_count
 
     experiment, folder = load(name), Path(out)
     tasks = _possible(experiment.plan(quick))
     settings = _settings(name, quick, tasks)
     _check_folder(folder, settings)
-    _get_tables(experiment.DATA)
+    for table in experiment.DATA:
+        # read or downloaded once, before anything is written and many tasks ask for it at the same time
+        getattr(datasets, f"fetch_{table}")()
     _make_folder(folder, settings)
     ledger = Ledger(folder / NUMBERS)
     run_tasks(tasks, ledger, progress, worker_count(n_jobs))
@@ -68,12 +80,11 @@ def run(
     return folder
 
 
-def _get_tables(names: Sequence[str]) -> None:
-    """Read or download the tables once, before anything is written and many tasks ask for them at the same time."""
-    from nsfa import datasets
-
-    for name in names:
-        getattr(datasets, f"fetch_{name}")()
+def cost(quick: bool = False) -> dict[str, dict[str, float]]:
+    """The number of tasks of every experiment, and a guess at their core seconds."""
+    plans = {name: load(name).plan(quick) for name in NAMES}
+    seconds = {name: round(sum(task.seconds for task in plan), 1) for name, plan in plans.items()}
+    return {name: {"tasks": len(plan), "seconds": seconds[name]} for name, plan in plans.items()}
 
 
 def _possible(tasks: list[Task]) -> list[Task]:
@@ -81,20 +92,25 @@ def _possible(tasks: list[Task]) -> list[Task]:
     modules = sorted({task.module for task in tasks if task.module is not None})
     absent = [module for module in modules if importlib.util.find_spec(module) is None]
     if absent:
-        warnings.warn(f"Runs without {', '.join(absent)}; pip install 'nsfa[experiments]' includes it.", stacklevel=4)
+        warnings.warn(f"Runs without {', '.join(absent)}; pip install 'nsfa[experiments]' includes it.", stacklevel=3)
     return [task for task in tasks if task.module not in absent]
 
 
 def draw(name: str, folder: Path) -> None:
     """Write the figures and the claims of a finished run from its numbers."""
+    from matplotlib import pyplot as plt
+
     from nsfa.experiments import style
 
     experiment, frame = load(name), read_numbers(folder)
     quick = bool(read_settings(folder)["quick"])
-    with style.in_style():
+    with plt.rc_context(style.SETTINGS):
         for stem, figure in experiment.figures(frame, quick).items():
-            style.save(figure, folder / stem)
-    write_claims(folder / CLAIMS, experiment.claims(frame, quick))
+            figure.savefig(folder / f"{stem}.png", dpi=160)
+            figure.savefig(folder / f"{stem}.svg", metadata={"Date": None})
+            plt.close(figure)
+    claims = [asdict(claim) for claim in judge(name, experiment.findings(frame, quick))]
+    (folder / CLAIMS).write_text(json.dumps(claims, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def read_numbers(folder: Path) -> Any:
@@ -107,10 +123,9 @@ def read_numbers(folder: Path) -> Any:
 def read_settings(folder: Path) -> dict[str, Any]:
     """What a run was started with."""
     try:
-        settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        return cast(dict[str, Any], json.loads((folder / SETTINGS).read_text(encoding="utf-8")))
     except json.JSONDecodeError:
         raise ValueError(f"{folder / SETTINGS} is damaged; delete {folder} and run again.") from None
-    return settings
 
 
 def _make_folder(folder: Path, settings: dict[str, Any]) -> None:
@@ -131,12 +146,8 @@ def _check_folder(folder: Path, settings: dict[str, Any]) -> None:
             raise ValueError(f"out must be a new or empty directory, or one to go on with. Got {str(folder)!r}.")
         return
     before = read_settings(folder)
-    for key, what in (
-        ("experiment", "experiment"),
-        ("quick", "size"),
-        ("version", "version of nsfa"),
-        ("plan", "plan"),
-    ):
+    must_agree = {"experiment": "experiment", "quick": "size", "version": "version of nsfa", "plan": "plan"}
+    for key, what in must_agree.items():
         if before.get(key) != settings[key]:
             raise ValueError(
                 f"{str(folder)!r} holds a run with another {what} ({key}: {before.get(key)!r}, now {settings[key]!r}); "
@@ -147,30 +158,17 @@ def _check_folder(folder: Path, settings: dict[str, Any]) -> None:
 def _settings(name: str, quick: bool, tasks: list[Task]) -> dict[str, Any]:
     identity = hashlib.sha256("\n".join(task.identity for task in tasks).encode()).hexdigest()
     return {
-        "experiment": name,
-        "quick": quick,
-        "version": __version__,
-        "plan": identity[:16],
-        "tasks": len(tasks),
-        "python": platform.python_version(),
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "packages": _versions(),
-    }
+        "experiment": name, "quick": quick, "version": __version__, "plan": identity[:16], "tasks": len(tasks),
+        "python": platform.python_version(), "system": platform.system(), "machine": platform.machine(),
+        "processor": _processor(), "cores": os.cpu_count(), "packages": {some: _version(some) for some in PACKAGES},
+    }  # fmt: skip
 
 
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _processor() -> str:

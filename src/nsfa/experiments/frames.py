@@ -1,4 +1,4 @@
-"""Reading the numbers: values of a quantity, means over replicates, paired differences."""
+"""Reading the numbers: a quantity by model and replicate, means over replicates, paired differences."""
 
 from __future__ import annotations
 
@@ -6,52 +6,45 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.arrays import Floats
+
+def part(frame: Any, model: str, quantity: str) -> Any:
+    """The rows of a quantity of a model, in the order of the file."""
+    return frame[(frame.model == model) & (frame.quantity == quantity)]
 
 
-def by_replicate(frame: Any, model: str, quantity: str) -> Any:
-    """Mean of a quantity in every replicate of a model, as a pandas Series."""
-    part = frame[(frame.model == model) & (frame.quantity == quantity)]
-    return part.groupby("replicate").value.mean()
+def by_replicate(frame: Any, quantity: str) -> Any:
+    """Mean of a quantity in every replicate (a column each) of the models that have it, in the order of the plan."""
+    rows = frame[frame.quantity == quantity]
+    return rows.groupby(["model", "replicate"]).value.mean().unstack().reindex(rows.model.unique())
 
 
-def values(frame: Any, model: str, quantity: str) -> Floats:
-    """All values of a quantity of a model, in the order of the file."""
-    out: Floats = frame[(frame.model == model) & (frame.quantity == quantity)].value.to_numpy(dtype=float)
-    return out
-
-
-def mean(frame: Any, model: str, quantity: str) -> float:
-    """Mean over replicates."""
-    return float(by_replicate(frame, model, quantity).mean())
+def means(frame: Any, quantity: str) -> Any:
+    """Mean over replicates of the models that have the quantity."""
+    return by_replicate(frame, quantity).mean(axis=1)
 
 
 def difference(frame: Any, quantity: str, first: str, second: str) -> tuple[float, float]:
     """Mean over replicates of first minus second, and half the width of its 95 % interval (Student's t)."""
     from scipy.stats import t
 
-    gap = (by_replicate(frame, first, quantity) - by_replicate(frame, second, quantity)).dropna()
+    found = by_replicate(frame, quantity)
+    gap = (found.loc[first] - found.loc[second]).dropna()
     if len(gap) < 2:
         return float(gap.mean()), np.inf
     return float(gap.mean()), float(t.ppf(0.975, len(gap) - 1) * gap.std(ddof=1) / np.sqrt(len(gap)))
 
 
-def models(frame: Any, quantity: str) -> list[str]:
-    """Models that have the quantity, in the order of the plan."""
-    return list(dict.fromkeys(frame[frame.quantity == quantity].model))
-
-
-def best(frame: Any, quantity: str, names: list[str]) -> str:
-    """The model with the largest mean."""
-    return max(names, key=lambda name: mean(frame, name, quantity))
-
-
-def sized(frame: Any, quantity: str, family: str) -> list[str]:
-    """Models of a family named "family K…" that have the quantity, by K."""
-    found = [name for name in models(frame, quantity) if name.split(" K")[0] == family and " K" in name]
-    return sorted(found, key=size_of)
+def sized(found: Any, family: str) -> Any:
+    """Of means by model, those of the models called "family K…"."""
+    return found.filter(regex=rf"^{family} K\d+$")
 
 
 def size_of(name: str) -> int:
     """The K of a model called "… K16"."""
-    return int(name.split(" K")[1].split()[0])
+    return int(name.split(" K")[1])
+
+
+def late_factors(frame: Any, model: str) -> Any:
+    """K in the second half of every run."""
+    rows = part(frame, model, "K")
+    return rows[rows["at"] > rows["at"].max() / 2].value

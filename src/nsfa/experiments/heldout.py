@@ -18,6 +18,8 @@ from nsfa.experiments import peers
 from nsfa.tasks import Number, Task
 
 SHARE, SEED = 0.1, 0
+PAPER = "NSFA, paper's priors"
+FAMILIES = ("FA", "AFA", "FOK", "BFRM", "SFA")
 # draws for the posterior mean, whose error hardly falls with more
 MEAN_DRAWS = 25
 
@@ -31,18 +33,6 @@ class Length(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Model:
-    """One model of this package: what it is called, its class and settings, and a guess at its seconds."""
-
-    label: str
-    family: str
-    settings: dict[str, Any]
-    seconds: float = 5.0
-    length: Length | None = None
-    splits: int | None = None
-
-
-@dataclass(frozen=True)
 class Setting:
     """A data set and how it is used: ``genes`` limits it to its most variable ones, for a quick run."""
 
@@ -51,30 +41,31 @@ class Setting:
     length: Length
     genes: int | None = None
 
+    def model(self, label: str, seconds: float, **settings: Any) -> list[Task]:
+        """A task per split for a model of this package, whose class is the label's first word."""
+        what = {"family": label.split()[0].rstrip(","), "settings": settings, "length": self.length}
+        return self._tasks(label, fit, what, seconds)
 
-def family(name: str, sizes: dict[int, float]) -> list[Model]:
-    """A model with fixed K at several K, each with its guessed seconds."""
-    return [Model(f"{name} K{k}", name, {"n_components": k}, seconds) for k, seconds in sizes.items()]
+    def sized(self, families: Iterable[str], sizes: dict[int, float]) -> list[Task]:
+        """Models with fixed K, each at several K with their guessed seconds."""
+        each = ((f"{name} K{k}", seconds, k) for name in families for k, seconds in sizes.items())
+        return [task for label, seconds, k in each for task in self.model(label, seconds, n_components=k)]
 
+    def peers(self, others: dict[str, dict[int, float]]) -> list[Task]:
+        """Other people's methods, each at several K (0: none is asked for), with guessed seconds."""
+        out = []
+        for name, peer in peers.PEERS.items():
+            for k, seconds in others.get(name, {}).items():
+                label, what = peer.label + (f" K{k}" if k else ""), {"peer": name, "size": k}
+                out += self._tasks(label, fit_peer, what, seconds, peer.module)
+        return out
 
-def plan(setting: Setting, models: Iterable[Model], others: dict[str, dict[int, float]]) -> list[Task]:
-    """A task per model and split; ``others`` gives the K of every peer, and guessed seconds."""
-    tasks = []
-    for model in models:
-        length = model.length or setting.length
-        for split in range(min(setting.splits, model.splits or setting.splits)):
-            arguments = {
-                "data": setting.data, "genes": setting.genes, "split": split, "family": model.family,
-                "settings": model.settings, "length": length,
-            }  # fmt: skip
-            tasks.append(Task(model.label, split, fit, arguments, model.seconds))
-    for name, peer in peers.PEERS.items():
-        for size, seconds in others.get(name, {}).items():
-            label = peer.label + (f" K{size}" if size else "")
-            for split in range(setting.splits):
-                arguments = {"data": setting.data, "genes": setting.genes, "split": split, "peer": name, "size": size}
-                tasks.append(Task(label, split, fit_peer, arguments, seconds, module=peer.module))
-    return tasks
+    def _tasks(self, label: str, function: Any, what: dict[str, Any], seconds: float, module: Any = None) -> list[Task]:
+        where = {"data": self.data, "genes": self.genes}
+        return [
+            Task(label, split, function, where | what | {"split": split}, seconds, module=module)
+            for split in range(self.splits)
+        ]
 
 
 def table(data: str, genes: int | None) -> Floats:
@@ -104,9 +95,9 @@ def fit(
     run = {"tune": 0, "draws": length.sweeps // length.thin, "thin": length.thin, "chains": 1, "n_jobs": 1}
     model = getattr(nsfa, family)(**settings, **run, random_state=split)
     posterior = model.fit(np.where(where, np.nan, X)).posterior_
-    for at, n_factors in zip(_spaced(posterior), posterior.n_components[0], strict=True):
-        if family == "NSFA":
-            yield "K", at, n_factors
+    if family == "NSFA":
+        for at, n_factors in enumerate(posterior.n_components[0], 1):
+            yield "K", at * length.thin, n_factors
     last = posterior.chains[0][-length.scored :]
     yield "K_mean", 0, np.mean([draw.n_factors for draw in last])
     yield "active_mean", 0, np.mean([draw.n_active for draw in last])
@@ -115,17 +106,7 @@ def fit(
     yield "mean_of_logs", 0, np.mean(logs)
     some = tuple(last[i] for i in np.linspace(0, len(last) - 1, min(MEAN_DRAWS, len(last))).astype(int))
     yield "rmse", 0, rmse(X[where], replace(posterior, chains=(some,)).predict_missing(where))
-    yield from _cost(posterior, length)
-
-
-def _spaced(posterior: Any) -> Any:
-    return np.arange(1, posterior.length.draws + 1) * posterior.length.thin
-
-
-def _cost(posterior: Any, length: Length) -> Iterator[Number]:
-    """Seconds per sweep, and per sweep and factor, over the whole run."""
-    seconds = posterior.trace("seconds")[0]
-    each = np.diff(seconds, prepend=0.0) / length.thin
+    each = np.diff(posterior.trace("seconds")[0], prepend=0.0) / length.thin
     yield "seconds_per_sweep", 0, each.mean()
     # over sums: sweeps without a factor cost something too
     yield "seconds_per_sweep_and_factor", 0, each.sum() / max(posterior.n_components[0].sum(), 1)
@@ -133,11 +114,12 @@ def _cost(posterior: Any, length: Length) -> Iterator[Number]:
 
 def fit_peer(data: str, genes: int | None, split: int, peer: str, size: int) -> Iterator[Number]:
     """Scores of somebody else's method on one split."""
+    from nsfa.filling import log_density
     from nsfa.metrics import rmse
 
     X = table(data, genes)
     where = hidden(X, split)
     found = peers.predict(peer, np.where(where, np.nan, X), size, split)
     yield "K_mean", 0, found.n_factors
-    yield "lppd", 0, peers.log_density(found, X, where).mean()
+    yield "lppd", 0, log_density(found.mean[where], found.variance[where], X[where]).mean()
     yield "rmse", 0, rmse(X[where], found.mean[where])

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nsfa.experiments import NAMES, frames
-from nsfa.experiments.claims import FAILS, HOLDS, UNTESTED, Claim, read_claims
-from nsfa.experiments.experiment import CLAIMS, NUMBERS, load, read_numbers, read_settings
-from nsfa.experiments.page_text import INTRODUCTION, NOTES, compare_section
+from nsfa.experiments import frames
+from nsfa.experiments.claims import FAILS, HOLDS, UNTESTED, Claim, words
+from nsfa.experiments.experiment import CLAIMS, NAMES, NUMBERS, read_numbers, read_settings
 from nsfa.tasks import LAST
 
 FIGURES, TABLES = Path("figures") / "reproduction", Path("reproduction")
 MARK = {HOLDS: "holds", FAILS: "**does not hold**", UNTESTED: "*cannot be tested*"}
+COMPARED = ("lppd", "rmse", "K", "seconds")
 
 
 class Run(NamedTuple):
@@ -25,11 +26,7 @@ class Run(NamedTuple):
     frame: Any
     settings: dict[str, Any]
     claims: list[Claim]
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of all tasks together."""
-        return float(self.frame[self.frame.quantity == LAST].value.sum())
+    text: dict[str, Any]
 
 
 def write_page(results: Sequence[Path], docs: Path) -> Path:
@@ -44,9 +41,15 @@ def write_page(results: Sequence[Path], docs: Path) -> Path:
         shutil.copyfile(run.folder / CLAIMS, docs / TABLES / f"{run.name}.json")
         for figure in run.folder.glob("*.png"):
             shutil.copyfile(figure, docs / FIGURES / figure.name)
-    parts = [INTRODUCTION, _totals(found), *map(_section, found), *map(compare_section, _only(found, "ecoli"))]
+    text = words("page")
+    compared = (run.frame[run.frame.model == "nsfa.compare"] for run in found)
+    parts = [
+        text["introduction"], _totals(found), *(_section(run, text["peers"]) for run in found),
+        *(text["compare"].format(table=_compared(rows)) for rows in compared if len(rows)),
+        _machine(text["machine"], found),
+    ]  # fmt: skip
     path = docs / "reproduction.md"
-    path.write_text("\n\n".join([*parts, _machine(found)]) + "\n", encoding="utf-8")
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return path
 
 
@@ -54,80 +57,84 @@ def _read(folder: Path) -> Run:
     if not (folder / CLAIMS).exists():
         raise ValueError(f"{str(folder)!r} holds no finished run; run the experiment to its end first.")
     settings = read_settings(folder)
-    return Run(settings["experiment"], folder, read_numbers(folder), settings, read_claims(folder / CLAIMS))
-
-
-def _only(runs: list[Run], name: str) -> list[Any]:
-    return [run.frame for run in runs if run.name == name and (run.frame.model == "nsfa.compare").any()]
+    name, claims = settings["experiment"], json.loads((folder / CLAIMS).read_text(encoding="utf-8"))
+    return Run(name, folder, read_numbers(folder), settings, [Claim(**claim) for claim in claims], words(name))
 
 
 def _totals(runs: list[Run]) -> str:
     """What was run, what it took, and how the claims fared."""
-    rows = [
-        [
-            f"[{load(run.name).TITLE}](#{run.name})", f"`nsfa reproduce {run.name} -o out/{run.name}`",
-            str(run.settings["tasks"]), f"{run.seconds:,.0f}",
-            *(str(sum(c.verdict == verdict and c.where != "this package" for c in run.claims)) for verdict in MARK),
-        ]
-        for run in runs
-    ]  # fmt: skip
-    total = ["all", "", *(f"{sum(float(row[i].replace(',', '')) for row in rows):,.0f}" for i in range(2, 7))]
+    rows, sums = [], []
+    for run in runs:
+        verdicts = [claim.verdict for claim in run.claims if claim.where != "this package"]
+        seconds = run.frame[run.frame.quantity == LAST].value.sum()
+        sums.append([run.settings["tasks"], round(seconds), *map(verdicts.count, MARK)])
+        rows.append([f"[{run.text['title']}](#{run.name})", f"`nsfa reproduce {run.name} -o out/{run.name}`"])
     head = ["experiment", "command", "tasks", "core seconds", "claims that hold", "do not", "cannot be tested"]
-    return table(head, [*rows, total])
+    every = zip([*rows, ["all", ""]], [*sums, [sum(column) for column in zip(*sums, strict=True)]], strict=True)
+    return table(head, ([*row, *(f"{number:,}" for number in numbers)] for row, numbers in every))
 
 
-def _section(run: Run) -> str:
+def _section(run: Run, peers: str) -> str:
     """Figures, notes, scores and claims of one experiment."""
-    experiment = load(run.name)
-    lines = [f"## {experiment.TITLE} {{: #{run.name} }}"]
+    name, frame = run.name, run.frame
+    lines = [f"## {run.text['title']} {{: #{name} }}"]
     lines += [f"![{figure.stem}]({(FIGURES / figure.name).as_posix()})" for figure in sorted(run.folder.glob("*.png"))]
-    if run.name in NOTES:
-        lines.append(NOTES[run.name](run.frame, bool(run.settings["quick"])))
+    if "note" in run.text:
+        lines.append(_note(run.text["note"], frame, peers))
     if "remark" in run.settings:
         # what whoever ran it has to say about the run, added to settings.json by hand
         lines.append(f"*About this run:* {run.settings['remark']}")
-    if frames.models(run.frame, "lppd"):
-        lines.append(_scores(run.frame))
-    rows = [[claim.claim, claim.where, MARK[claim.verdict], _figures(claim), claim.why] for claim in run.claims]
+    if (frame.quantity == "lppd").any():
+        lines.append(_scores(frame))
+    figures = ["; ".join(f"{what}: {value:g}" for what, value in claim.figures.items()) for claim in run.claims]
+    rows = ([c.claim, c.where, MARK[c.verdict], some, c.why] for c, some in zip(run.claims, figures, strict=True))
     lines.append(table(["claim", "where", "verdict", "figures", "why"], rows))
-    name = run.name
     lines.append(f"All numbers: [{name}.csv]({TABLES}/{name}.csv); claims: [{name}.json]({TABLES}/{name}.json).")
     return "\n\n".join(lines)
 
 
-def _figures(claim: Claim) -> str:
-    return "; ".join(f"{name}: {value:g}" for name, value in claim.figures.items())
+def _note(note: str, frame: Any, peers: str) -> str:
+    """The note with its numbers: NSFA's K, and how far the two averages of FA, at its ends, and of NSFA are apart."""
+    found = {"peers": peers}
+    if "{k}" in note:
+        found["k"] = f"{frames.means(frame, 'K_mean')['NSFA']:.0f}"
+    if "{gaps}" in note:
+        gap = frames.means(frame, "lppd") - frames.means(frame, "mean_of_logs")
+        fa = frames.sized(frames.means(frame, "mean_of_logs"), "FA").index
+        found["gaps"] = ", ".join(f"{gap[name]:.3f} for {name}" for name in (fa[0], fa[-1], "NSFA"))
+    return note.format(**found)
 
 
 def _scores(frame: Any) -> str:
     """Means over the splits, the best first."""
-    names = sorted(frames.models(frame, "lppd"), key=lambda name: -frames.mean(frame, name, "lppd"))
+    score, error, k, seconds = (frames.means(frame, quantity) for quantity in ("lppd", "rmse", "K_mean", LAST))
     rows = []
-    for name in names:
+    for name in score.sort_values(ascending=False, kind="stable").index:
         gap, margin = frames.difference(frame, "lppd", name, "NSFA")
         beside = "" if name == "NSFA" else f"{gap:+.3f} ± {margin:.3f}"
-        rows.append(
-            [
-                name, f"{frames.mean(frame, name, 'lppd'):.3f}", beside, f"{frames.mean(frame, name, 'rmse'):.3f}",
-                f"{frames.mean(frame, name, 'K_mean'):.1f}", f"{frames.mean(frame, name, LAST):.1f}",
-            ]
-        )  # fmt: skip
-    head = ["model", "lppd", "less that of NSFA, 95 % interval", "rmse", "K", "seconds per split"]
-    return table(head, rows)
+        numbers = [f"{error[name]:.3f}", f"{k[name]:.1f}", f"{seconds[name]:.1f}"]
+        rows.append([name, f"{score[name]:.3f}", beside, *numbers])
+    return table(["model", "lppd", "less that of NSFA, 95 % interval", "rmse", "K", "seconds per split"], rows)
 
 
-def _machine(runs: list[Run]) -> str:
+def _compared(rows: Any) -> str:
+    """What ``nsfa.compare`` gave on the E. coli table."""
+    mean = rows.groupby("quantity").value.mean()
+    found = {model: [mean[f"compare {model} {q}"] for q in COMPARED] for model in ("NSFA", "SFA 5", "FA 5")}
+    lines = ([model, f"{a:.3f}", f"{b:.3f}", f"{c:.1f}", f"{d:.1f}"] for model, (a, b, c, d) in found.items())
+    return table(["model", *COMPARED], lines)
+
+
+def _machine(text: str, runs: list[Run]) -> str:
     """Versions and hardware."""
     s = runs[0].settings
     packages = ", ".join(f"{name} {version}" for name, version in s["packages"].items())
     size = "quick" if any(run.settings["quick"] for run in runs) else "full"
-    return (
-        f"## Versions and hardware\n\nThe {size} versions, with Python {s['python']}, {packages}; {s['system']} on "
-        f"{s['machine']}, {s['processor'] or 'unknown processor'}, {s['cores']} cores."
-    )
+    processor = s["processor"] or "unknown processor"
+    return text.format(**s | {"packages": packages, "size": size, "processor": processor})
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
+def table(head: list[str], rows: Iterable[list[str]]) -> str:
     """A Markdown table."""
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in [head, *rows]]
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])

@@ -1,11 +1,6 @@
 """Other people's methods on the same held-out entries: a Gaussian for every hidden entry, as each method has it.
 
-Every peer sees the table with each feature centred and scaled by its observed entries, as the models here do, and its
-predictions go back to the table's units. FactorAnalysis and SparsePCA take no missing entries: they are fitted, used to
-fill the holes, and fitted again until the filled values stand still; FactorAnalysis then goes on to the maximum of the
-likelihood of the observed entries alone, since filled ones would count as data without noise. SparsePCA and soft-impute
-have no noise model: each feature gets the variance of its residuals, times one number for all that makes a tenth of the
-observed entries, hidden from a first fit, as likely as can be.
+How each is made to give one is said on the page: ``peers`` in ``page.toml``.
 """
 
 from __future__ import annotations
@@ -13,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,11 +50,6 @@ def predict(name: str, table: Floats, n_factors: int, seed: int) -> Prediction:
     return Prediction(found.mean * scale + center, variance, loadings, found.n_factors)
 
 
-def log_density(prediction: Prediction, truth: Floats, where: Any) -> Floats:
-    """Log predictive density of the entries that ``where`` marks."""
-    return filling.log_density(prediction.mean[where], prediction.variance[where], truth[where])
-
-
 def _mofa(table: Floats, n_factors: int, seed: int, spike_and_slab: bool = False) -> Prediction:
     """mofapy2, with the predictive variance of its own ``impute``."""
     from mofapy2.run.entry_point import entry_point
@@ -80,10 +71,6 @@ def _mofa(table: Floats, n_factors: int, seed: int, spike_and_slab: bool = False
     loadings = w * z.std(axis=0)
     used = (loadings**2).sum(axis=0) > 1e-3
     return Prediction(z @ w.T, np.maximum(spread, 0.0) + noise, loadings, float(used.sum()))
-
-
-def _mofa_sparse(table: Floats, n_factors: int, seed: int) -> Prediction:
-    return _mofa(table, n_factors, seed, spike_and_slab=True)
 
 
 def _factor_analysis(table: Floats, n_factors: int, seed: int) -> Prediction:
@@ -152,8 +139,8 @@ def _with_residuals(
 ) -> Prediction:
     """Add the noise that the method lacks: residual variances, times a number found on a tenth of the entries."""
     test = hide(table, 0.1, np.random.default_rng([seed, 1]))
-    first = refit(np.where(test, np.nan, table))
     seen = np.where(test, np.nan, table)
+    first = refit(seen)
     spread = np.maximum(np.nanmean((seen - first) ** 2, axis=0), LEAST_VARIANCE)
     inflation = float(np.mean((table - first)[test] ** 2 / np.broadcast_to(spread, table.shape)[test]))
     variance = np.nanmean((table - mean) ** 2, axis=0) * inflation
@@ -162,7 +149,7 @@ def _with_residuals(
 
 PEERS = {
     "mofapy2": Peer("mofapy2", "mofapy2", _mofa),
-    "mofapy2-sparse": Peer("mofapy2 spike-slab", "mofapy2", _mofa_sparse),
+    "mofapy2-sparse": Peer("mofapy2 spike-slab", "mofapy2", partial(_mofa, spike_and_slab=True)),
     "factor-analysis": Peer("sklearn FactorAnalysis", "sklearn", _factor_analysis),
     "sparse-pca": Peer("sklearn SparsePCA", "sklearn", _sparse_pca),
     "soft-impute": Peer("soft-impute", "numpy", _soft_impute),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,29 +15,13 @@ FAMILY = {
     "NSFA": COLOURS[0], "SFA": COLOURS[4], "BFRM": COLOURS[3], "FOK": COLOURS[5], "AFA": COLOURS[2], "FA": COLOURS[1],
     "SPCA": COLOURS[6],
 }  # fmt: skip
-PEER = GREY
 
 
-@contextlib.contextmanager
-def in_style() -> Iterator[None]:
-    """Figures made inside look alike, and need no display."""
-    import matplotlib
-
-    settings: Any = {
-        "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "axes.spines.top": False, "axes.spines.right": False,
-        "axes.grid": False, "legend.frameon": False, "svg.hashsalt": "nsfa", "figure.dpi": 100,
-    }  # fmt: skip
-    with matplotlib.rc_context(settings):
-        yield
-
-
-def save(figure: Any, stem: Path) -> None:
-    """PNG for reading and SVG for print; the figure is closed."""
-    from matplotlib import pyplot as plt
-
-    figure.savefig(stem.with_name(stem.name + ".png"), dpi=160)
-    figure.savefig(stem.with_name(stem.name + ".svg"), metadata={"Date": None})
-    plt.close(figure)
+# one look for all of them
+SETTINGS: Any = {
+    "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": False, "legend.frameon": False, "svg.hashsalt": "nsfa", "figure.dpi": 100,
+}  # fmt: skip
 
 
 def panels(rows: int, columns: int, height: float, **settings: Any) -> tuple[Any, Any]:
@@ -53,24 +34,40 @@ def panels(rows: int, columns: int, height: float, **settings: Any) -> tuple[Any
 
 def colour(model: str) -> str:
     """The colour of a model's family; grey for other people's methods."""
-    return FAMILY.get(model.split()[0].rstrip(","), PEER)
+    return FAMILY.get(model.split()[0].rstrip(","), GREY)
 
 
-def boxes(ax: Any, values: Mapping[str, Sequence[float]]) -> None:
-    """A horizontal box per model, the first on top, with its values as dots."""
-    places = np.arange(len(values), 0, -1)
-    for place, (name, some) in zip(places, values.items(), strict=True):
-        shade = colour(name)
-        ax.boxplot(
-            [np.asarray(some)], positions=[place], orientation="horizontal", widths=0.6, showfliers=False,
-            boxprops={"color": shade}, whiskerprops={"color": shade}, capprops={"color": shade},
-            medianprops={"color": shade, "linewidth": 2.5}, manage_ticks=False,
-        )  # fmt: skip
-        ax.plot(some, np.full(len(some), place), "o", color=shade, alpha=0.35, markersize=2.5, markeredgewidth=0)
-    ax.set_yticks(places, list(values), fontsize=8)
-    ax.set_ylim(0.3, len(values) + 0.7)
-    ax.grid(axis="x", alpha=0.25)
+def boxes(tables: dict[str, Any], log: bool = False) -> tuple[Any, Any]:
+    """A panel per table, by its label: a horizontal box per model, a row, the first on top, with its values as dots."""
+    figure, axes = panels(1, len(tables), 0.9 + 0.21 * len(next(iter(tables.values()))), sharey=True)
+    for ax, (label, found) in zip(axes[0], tables.items(), strict=True):
+        for place, (name, row) in zip(range(len(found), 0, -1), found.iterrows(), strict=True):
+            shade, some = colour(name), row.dropna().to_numpy()
+            line = {"color": shade}
+            ax.boxplot(
+                [some], positions=[place], orientation="horizontal", widths=0.6, showfliers=False, boxprops=line,
+                whiskerprops=line, capprops=line, medianprops=line | {"linewidth": 2.5}, manage_ticks=False,
+            )  # fmt: skip
+            ax.plot(some, np.full(len(some), place), "o", color=shade, alpha=0.35, markersize=2.5, markeredgewidth=0)
+        name_rows(ax, found.index)
+        ax.set_ylim(0.3, len(found) + 0.7)
+        ax.set_xlabel(label)
+        if log:
+            log_x(ax)
+    return figure, axes[0]
+
+
+def name_rows(ax: Any, names: Any) -> None:
+    """The rows' names at the left, the first on top."""
+    ax.set_yticks(range(len(names), 0, -1), names, fontsize=8)
     ax.tick_params(axis="y", length=0)
+    ax.grid(axis="x", alpha=0.25)
+
+
+def runs(ax: Any, found: Any, alpha: float = 0.8) -> None:
+    """A line per replicate, of its values against where they were taken."""
+    for number, (_, run) in enumerate(found.groupby("replicate")):
+        ax.plot(run["at"], run.value, color=COLOURS[number % 6], linewidth=0.8, alpha=alpha)
 
 
 def log_x(ax: Any) -> None:

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.arrays import Bools, Floats
+from nsfa.arrays import Floats
 from nsfa.experiments import frames, peers, style
-from nsfa.experiments.claims import Claim
+from nsfa.experiments.claims import Finding
 from nsfa.tasks import Number, Task
 
-TITLE = "Simulated data with the E. coli network's pattern (Section 5.1, Figures 4 and 5)"
 DATA = ("ecoli",)
 SAMPLES, SNR, TRUE = 100, 10.0, 16
 SIZES = (10, 16, 20)
-FIXED = ("FA", "AFA", "FOK", "SPCA", "BFRM", "SFA")
+FIXED, FEW = ("FA", "AFA", "FOK", "SPCA", "BFRM", "SFA"), ("FA", "AFA", "SFA")
+PEER_SIZES = {"mofapy2": (16, 20), "mofapy2-sparse": (16, 20), "factor-analysis": (16,), "sparse-pca": (16,)}
 # the claims about the number of factors are about the paper's priors
 NSFA: dict[str, dict[str, Any]] = {
     "NSFA a1": {"concentration": 1.0, "prior": "paper"},
@@ -29,28 +29,25 @@ VISIBLE = 0.01
 COUNTED, AVERAGED = 100, 10
 # the true loadings, rotated at random: what E_r makes of a model that has all but the rotation
 CONTROL = "true G, rotated"
+ONES = "NSFA a1, G = Z"
+SPARSE = ["SFA K16", "NSFA a1", "NSFA"]
 ALTERNATIONS = 30
 
 
 def plan(quick: bool) -> list[Task]:
     """Every model on every data set; NSFA also where all active loadings are 1; peers at the true K or above."""
     sets, sweeps, sizes = (2, 300, (16, 20)) if quick else (10, 1000, SIZES)
+    models = [(f"{name} K{k}", name, {"n_components": k}) for name in FIXED if not quick or name in FEW for k in sizes]
+    models += [(name, "NSFA", NSFA[name]) for name in list(NSFA)[: 2 if quick else None]]
     tasks = []
     for seed in range(sets):
-        for family in ("FA", "AFA", "SFA") if quick else FIXED:
-            for k in sizes:
-                tasks.append(_task(f"{family} K{k}", seed, family, {"n_components": k}, sweeps))
-        for name in list(NSFA)[: 2 if quick else None]:
-            tasks.append(_task(name, seed, "NSFA", NSFA[name], sweeps))
+        tasks += [_task(name, seed, family, settings, sweeps) for name, family, settings in models]
         if not quick:
-            for k in sizes:
-                tasks.append(Task(f"{CONTROL} K{k}", seed, rotate_truth, {"size": k, "seed": seed}, 0.1))
-            tasks.append(_task("NSFA a1, G = Z", seed, "NSFA", NSFA["NSFA a1"], sweeps, ones=True))
-            for name, peer in peers.PEERS.items():
-                for k in (16, 20) if name.startswith("mofapy2") else (16,):
-                    if name != "soft-impute":
-                        arguments = {"peer": name, "size": k, "seed": seed}
-                        tasks.append(Task(f"{peer.label} K{k}", seed, fit_peer, arguments, 1.0, module=peer.module))
+            tasks += [Task(f"{CONTROL} K{k}", seed, rotate_truth, {"size": k, "seed": seed}, 0.1) for k in sizes]
+            tasks.append(_task(ONES, seed, "NSFA", NSFA["NSFA a1"], sweeps, ones=True))
+            for peer, k in ((name, k) for name, some in PEER_SIZES.items() for k in some):
+                label, module = f"{peers.PEERS[peer].label} K{k}", peers.PEERS[peer].module
+                tasks.append(Task(label, seed, fit_peer, {"peer": peer, "size": k, "seed": seed}, 1.0, module=module))
     return tasks
 
 
@@ -81,24 +78,21 @@ def fit(family: str, settings: dict[str, Any], seed: int, sweeps: int, ones: boo
         # past the true K its superfluous components never come to rest
         model = nsfa.SPCA(max_iter=ALTERNATIONS, **settings).fit(data.X)
         loadings = model.components_.T * np.sqrt(model.explained_variance_) * data.X.std(axis=0)[:, None]
-        yield from _recovery(data, loadings, loadings != 0, 0)
+        yield from _recovery(data, loadings, 0)
         return
     length = {"tune": sweeps - COUNTED, "draws": COUNTED, "thin": 1, "chains": 1, "n_jobs": 1}
     posterior = getattr(nsfa, family)(**settings, **length, random_state=seed).fit(data.X).posterior_
     for at, n_factors in enumerate(posterior.n_components[0], sweeps - COUNTED + 1):
         yield "K", at, n_factors
-    dense = posterior.spec.pattern == "dense"
     for at, draw in enumerate(posterior.draws[-AVERAGED:], sweeps - AVERAGED + 1):
-        loadings = posterior.scaled_loadings(draw)
-        yield from _recovery(data, loadings, _visible(loadings, data.X) if dense else loadings != 0, at)
+        yield from _recovery(data, posterior.scaled_loadings(draw), at, exact=posterior.spec.pattern != "dense")
     yield "seconds_per_sweep", 0, posterior.trace("seconds")[0, -1] / sweeps
 
 
 def fit_peer(peer: str, size: int, seed: int) -> Iterator[Number]:
     """E_r, precision and recall of a point estimate."""
     data = simulate(seed)
-    loadings = peers.predict(peer, data.X, size, seed).loadings
-    yield from _recovery(data, loadings, _visible(loadings, data.X), 0)
+    yield from _recovery(data, peers.predict(peer, data.X, size, seed).loadings, 0, exact=False)
 
 
 def rotate_truth(size: int, seed: int) -> Iterator[Number]:
@@ -116,14 +110,11 @@ def rotate_truth(size: int, seed: int) -> Iterator[Number]:
         yield "E_r_control", at, reconstruction_error(loadings, rotated)
 
 
-def _visible(loadings: Floats, X: Floats) -> Bools:
-    out: Bools = loadings**2 > VISIBLE * X.var(axis=0)[:, None]
-    return out
-
-
-def _recovery(data: Any, loadings: Floats, active: Bools, at: int) -> Iterator[Number]:
+def _recovery(data: Any, loadings: Floats, at: int, exact: bool = True) -> Iterator[Number]:
+    """E_r, precision and recall; without exact zeros a loading is active if it explains enough to be visible."""
     from nsfa.metrics import pattern_precision_recall, reconstruction_error
 
+    active = loadings != 0 if exact else loadings**2 > VISIBLE * data.X.var(axis=0)[:, None]
     precision, recall = pattern_precision_recall(data.active, active, data.loadings, loadings)
     yield "E_r", at, reconstruction_error(data.loadings, loadings)
     yield "precision", at, precision
@@ -139,29 +130,27 @@ def figures(frame: Any, quick: bool) -> dict[str, Any]:
     }
 
 
-def _shown(frame: Any) -> list[str]:
-    return [name for name in frames.models(frame, "E_r") if name != "NSFA a1, G = Z"]
+def _shown(frame: Any, quantity: str) -> Any:
+    """The models whose truth has loadings of all sizes."""
+    return frames.by_replicate(frame, quantity).drop(index=ONES, errors="ignore")
 
 
 def _errors(frame: Any) -> Any:
-    errors = {name: frames.by_replicate(frame, name, "E_r").to_numpy() for name in _shown(frame)}
-    for name in frames.models(frame, "E_r_control"):
-        errors[name] = frames.by_replicate(frame, name, "E_r_control").to_numpy()
-    figure, axes = style.panels(1, 1, 0.9 + 0.21 * len(errors))
-    style.boxes(axes[0, 0], errors)
-    axes[0, 0].set_xlabel("reconstruction error E_r, mean of the last ten draws; a dot per data set")
-    style.log_x(axes[0, 0])
-    return figure
+    import pandas as pd
+
+    errors = pd.concat([_shown(frame, "E_r"), frames.by_replicate(frame, "E_r_control")])
+    label = "reconstruction error E_r, mean of the last ten draws; a dot per data set"
+    return style.boxes({label: errors}, log=True)[0]
 
 
 def _histograms(frame: Any) -> Any:
     figure, axes = style.panels(1, 2, 2.6, sharex=True, sharey=True)
     for ax, (name, title) in zip(axes[0], (("NSFA a1", "α = 1"), ("NSFA", "α inferred")), strict=True):
-        found, count = np.unique(frames.values(frame, name, "K"), return_counts=True)
-        ax.bar(found, count / count.sum(), color=style.colour("NSFA"), width=0.85)
+        k = frames.part(frame, name, "K").value
+        share = k.value_counts(normalize=True).sort_index()
+        ax.bar(share.index, share, color=style.colour("NSFA"), width=0.85)
         ax.axvline(TRUE, color="black", linestyle="--", linewidth=1)
-        k = frames.values(frame, name, "K")
-        ax.set(title=f"{title}: mean {k.mean():.1f}, sd {k.std():.1f}", xlabel="number of factors K")
+        ax.set(title=f"{title}: mean {k.mean():.1f}, sd {k.std(ddof=0):.1f}", xlabel="number of factors K")
         ax.xaxis.get_major_locator().set_params(integer=True)
     axes[0, 0].set_ylabel("share of draws")
     top = axes[0, 0].get_ylim()[1]
@@ -171,17 +160,76 @@ def _histograms(frame: Any) -> Any:
 
 
 def _patterns(frame: Any) -> Any:
-    names = _shown(frame)
-    figure, axes = style.panels(1, 2, 0.9 + 0.21 * len(names), sharey=True)
-    for ax, quantity in zip(axes[0], ("precision", "recall"), strict=True):
-        style.boxes(ax, {name: frames.by_replicate(frame, name, quantity).to_numpy() for name in names})
-        ax.set(xlabel=f"{quantity} of the active loadings", xlim=(-0.02, 1.02))
+    tables = {f"{quantity} of the active loadings": _shown(frame, quantity) for quantity in ("precision", "recall")}
+    figure, axes = style.boxes(tables)
+    for ax in axes:
+        ax.set_xlim(-0.02, 1.02)
     return figure
 
 
-def claims(frame: Any, quick: bool) -> list[Claim]:
+def findings(frame: Any, quick: bool) -> Iterator[Finding]:
     """Section 5.1, claim by claim."""
-    from nsfa.experiments.synthetic_claims import finite_models, number_of_factors, our_model
+    if not quick:
+        yield from _dense_models(frame)
+        yield from _sparse_models(frame)
+    e = frames.means(frame, "E_r")
+    yield "nsfa-like-sfa", e["NSFA a1"] <= 1.3 * e["SFA K16"], e[SPARSE]
+    yield "sparse-better", e[SPARSE].max() < 0.5 * e[["FA K16", "AFA K16"]].min(), e[[*SPARSE, "FA K16", "AFA K16"]]
+    both = e[["NSFA a1", "NSFA"]]
+    yield "alpha-alike", both.max() <= 2 * both.min(), both
+    if not quick:
+        yield from _variants(frame)
+    yield from _number_of_factors(frame, quick)
 
-    out = finite_models(frame) if not quick else []
-    return [*out, *our_model(frame, quick), *number_of_factors(frame, quick)]
+
+def _dense_models(frame: Any) -> Iterator[Finding]:
+    """FA, AFA and FOK against each other."""
+    e, rotated = frames.means(frame, "E_r"), frames.means(frame, "E_r_control")
+    fa, afa, fok = (frames.sized(e, name) for name in ("FA", "AFA", "FOK"))
+    largest = e[[f"{name} K20" for name in FIXED]]
+    yield "fa-worst", largest.idxmax() == "FA K20", largest
+    yield "fa-overfits", fa.diff().min() > 0, {**fa, **rotated}
+    spread = frames.by_replicate(frame, "E_r").loc[fa.index].std(axis=1)
+    yield "fa-spread", spread["FA K20"] > 2 * spread[["FA K10", "FA K16"]].max(), spread
+    yield "afa-improves", all(e[f"AFA K{k}"] < e[f"FA K{k}"] for k in (16, 20)), {**fa, **afa}
+    yield "afa-does-not-overfit", e["AFA K20"] <= e["AFA K16"], afa
+    yield "fok-near-afa", e["FOK K16"] < e["AFA K16"] < 2 * e["FOK K16"], {**afa, **fok}
+    yield "fok-overfits", e["FOK K20"] > e["FOK K16"], fok
+
+
+def _sparse_models(frame: Any) -> Iterator[Finding]:
+    """SPCA, SFA and BFRM against each other and the dense ones."""
+    e = frames.means(frame, "E_r")
+    dense, bfrm = e[["FA K16", "AFA K16"]], frames.sized(e, "BFRM")
+    between = e[["BFRM K16", *SPARSE]].max() < e["SPCA K16"] < dense.min()
+    yield "spca-between", between, e[[*dense.index, "SPCA K16", "BFRM K16", *SPARSE]]
+    well = e["SFA K16"] < 0.5 * min(dense.min(), e["SPCA K16"])
+    yield "sfa-well", well, e[["SFA K16", "SFA K20", *dense.index, "SPCA K16"]]
+    median = frames.by_replicate(frame, "E_r").loc[["BFRM K16", "SFA K16"]].median(axis=1).add_prefix("median ")
+    figures = {**e[["AFA K16", "BFRM K16", "SFA K16"]], **median}
+    yield "bfrm-between", e["SFA K16"] < e["BFRM K16"] < e["AFA K16"], figures
+    yield "bfrm-falls", bfrm.diff().max() < 0, bfrm
+
+
+def _variants(frame: Any) -> Iterator[Finding]:
+    """Shared noise, and whether the patterns agree with the errors."""
+    draws = frame[frame.quantity == "E_r"].groupby(["model", "replicate"]).value.std()
+    spread = draws.groupby("model").mean()[["NSFA a1", "NSFA a1 sc", "NSFA", "NSFA sc"]]
+    less = all(spread[f"{name} sc"] < spread[name] for name in ("NSFA a1", "NSFA"))
+    yield "shared-noise", less, spread.add_prefix("sd of E_r over draws, ")
+    found = {q: frames.means(frame, q).filter(regex=r" K16$|^NSFA( a1)?$") for q in ("E_r", "precision", "recall")}
+    error = found.pop("E_r")
+    rank = {f"rank correlation of E_r and {q}": error.corr(some, method="spearman") for q, some in found.items()}
+    yield "pattern-agrees", max(rank.values()) < -0.5, rank
+
+
+def _number_of_factors(frame: Any, quick: bool) -> Iterator[Finding]:
+    """Figure 5: K with α = 1 and with α inferred."""
+    one, free, ones = (frames.part(frame, name, "K").value for name in ("NSFA a1", "NSFA", ONES))
+    fixed = {"mean": one.mean(), "sd": one.std(ddof=0), "paper's mean": 16.1, "paper's sd": 1.46}
+    inferred = {"mean": free.mean(), "sd": free.std(ddof=0), "paper's mean": 18.3, "paper's sd": 2.0}
+    yield "k-alpha-one", abs(one.mean() - TRUE) < 1.0, fixed
+    yield "k-alpha-inferred", free.mean() > one.mean(), inferred | {"mean with α = 1": one.mean()}
+    if not quick:
+        range_ = {"least": ones.min(), "most": ones.max(), "mean": ones.mean(), "share below 16": (ones < TRUE).mean()}
+        yield "k-all-ones", ones.quantile(0.01) >= TRUE and ones.max() > TRUE, range_
