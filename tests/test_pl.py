@@ -13,9 +13,9 @@ from sklearn.exceptions import NotFittedError
 
 from nsfa import NSFA, SPCA, pl
 from nsfa.datasets import make_sparse_factors
+from nsfa.display import block_order, group_codes
 from nsfa.pl.matrices import left_ordered
 from nsfa.posterior.consensus import Consensus
-from nsfa.reading import block_order, group_codes
 
 SIZES = [(3, 100), (3, 2000), (80, 100), (80, 2000)]
 

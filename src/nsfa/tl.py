@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-import nsfa as package
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.enrichment import GeneSets
 from nsfa.enrichment import enrich as enrich_consensus
-from nsfa.model.presets import PRESETS
+from nsfa.estimators import MODELS
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
 from nsfa.readers.lists import symbol_in
+from nsfa.version import __version__
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -162,9 +162,9 @@ def _check(adata: Any) -> None:
 
 def _estimator(model: str, settings: dict[str, Any]) -> Any:
     """The unfitted estimator, or one sentence about a setting it does not have."""
-    if model not in PRESETS:
-        raise ValueError(f"model must be one of {', '.join(map(repr, PRESETS))}. Got {model!r}.")
-    kind = getattr(package, model.upper())
+    if model not in MODELS:
+        raise ValueError(f"model must be one of {', '.join(map(repr, MODELS))}. Got {model!r}.")
+    kind = MODELS[model]
     known = kind().get_params()
     for name in settings:
         if name not in known:
@@ -245,7 +245,7 @@ def _record(posterior: Posterior, consensus: Consensus, params: dict[str, Any]) 
     diagnostics["quantity"] = np.array([d.quantity for d in found.table], dtype=object)
     return {
         "params": params,
-        "version": package.__version__,
+        "version": __version__,
         # HDF5 has no integers beyond 64 bits
         "seed": posterior.seed if posterior.seed < 2**63 else str(posterior.seed),
         "n_components": _shares(posterior.n_components),

@@ -12,7 +12,7 @@ from nsfa.cli.companions import read_samples, write_samples
 from nsfa.cli.options import ReportOptions, SamplingOptions, TableOptions
 from nsfa.cli.results import _groups
 from nsfa.cli.run import _numbers
-from nsfa.runner import Progress
+from nsfa.monitor import Progress
 
 
 def report(**given):

@@ -26,7 +26,7 @@ from nsfa.draws import codec, files, lock, store
 from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.model import Gamma, ModelSpec, Priors, preset
-from nsfa.runner import Progress
+from nsfa.monitor import Progress
 
 X = make_sparse_factors(20, 12, 3, density=0.4, random_state=1).X
 GAPS = np.where(holes("mixed", 12, 20, np.random.default_rng(0)).T, np.nan, X)
@@ -99,10 +99,10 @@ def test_draws_of_every_size_come_back(tmp_path):
         scores = rng.random((4, 7)).astype(np.float32) if kind == np.float32 else None
         scalars = {"n_factors": 7, "log_joint": np.float64(-1.5), **factor_counts(active.sum(axis=0))}
         draws.append(
-            nsfa.draws.Draw((9, 7), np.packbits(active), value, step, rng.random(9), precision, scalars, scores)
+            nsfa.draw.Draw((9, 7), np.packbits(active), value, step, rng.random(9), precision, scalars, scores)
         )
     draws.append(
-        nsfa.draws.Draw(
+        nsfa.draw.Draw(
             (9, 0), *(np.zeros(0, k) for k in (np.uint8, np.float32)), None, rng.random(9), np.zeros(0), scalars
         )
     )

@@ -138,8 +138,8 @@ def check_memory(
     shape: tuple[int, int], model: ModelOptions, sampling: SamplingOptions, jobs: int | None, fits: int | None = None
 ) -> None:
     """Raise ValueError if the run will not fit into memory; or so many ``fits``, each of them on one core."""
+    from nsfa.counts import worker_count
     from nsfa.length import preview_draws
-    from nsfa.runner import worker_count
 
     workers = worker_count(jobs)
     processes, together = (min(workers, sampling.chains), 1) if fits is None else (1, min(workers, fits))

@@ -38,7 +38,7 @@ Symbols = tuple[str, ...] | None
 
 def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config: Mapping[str, Any]) -> dict[str, Any]:
     """Write all that is derived from the draws; returns its summary."""
-    from nsfa.reading import symbols_of
+    from nsfa.display import symbols_of
 
     samples = read_samples(out, posterior.data.shape[1])
     names = read_kept_names(out, posterior.data.names)

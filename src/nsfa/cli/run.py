@@ -22,9 +22,9 @@ from nsfa.cli.words import note, say, say_json, tell_progress
 from nsfa.progress import COMPILING, duration, not_compiled, watch
 
 if TYPE_CHECKING:
+    from nsfa.monitor import Monitor
     from nsfa.posterior import Posterior
     from nsfa.readers import Table
-    from nsfa.runner import Monitor
 
 # draws have many more factors than recur: at least so many more, and such a share of those that do
 MANY_MORE, MANY_MORE_SHARE = 2, 0.2

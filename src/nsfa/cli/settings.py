@@ -13,9 +13,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nsfa import __version__
 from nsfa.cli.options import ReportOptions
 from nsfa.cli.output import write_text
+from nsfa.version import __version__
 
 CONFIG = "config.toml"
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "matplotlib", "joblib", "typer", "rich")

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from nsfa import __version__
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.draws import codec, lock
@@ -38,6 +37,7 @@ from nsfa.draws.files import (
 )
 from nsfa.length import Length
 from nsfa.model.spec import ModelSpec
+from nsfa.version import __version__
 
 FORMAT, VERSION = "nsfa store", 1
 HEADER, TABLE = "store.json", "data.npz"

@@ -53,7 +53,7 @@ def run(
     n_jobs: int | None = None,
 ) -> Path:
     """See ``nsfa.experiments.run``."""
-    from nsfa.runner import worker_count
+    from nsfa.counts import worker_count
 
     experiment, folder = load(name), Path(out)
     tasks = _possible(experiment.plan(quick))

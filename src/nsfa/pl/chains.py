@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nsfa.arrays import Floats, Ints
+from nsfa.display import Bins, count_bins, percent
 from nsfa.draw import SHARED, SUBSTANTIAL
 from nsfa.pl.shared import (
     BLUE,
@@ -24,7 +25,6 @@ from nsfa.pl.shared import (
     posterior_of,
     within,
 )
-from nsfa.reading import Bins, count_bins, percent
 
 QUANTITIES = {
     "log_joint": "log joint",

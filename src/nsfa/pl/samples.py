@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from nsfa.arrays import Floats, Ints
+from nsfa.display import OTHERS, UNLABELLED, group_codes, percent
 from nsfa.pl.shared import (
     BLUE,
     COLOURS,
@@ -22,7 +23,6 @@ from nsfa.pl.shared import (
     shorten,
     within,
 )
-from nsfa.reading import OTHERS, UNLABELLED, group_codes, percent
 
 MARKERS = "os^Dv"
 

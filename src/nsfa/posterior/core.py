@@ -14,6 +14,8 @@ from threadpoolctl import threadpool_limits
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.data import Observed
 from nsfa.draw import COVARIANCES, Draw, feature_pairs
+from nsfa.draws.log import save_chains
+from nsfa.draws.store import Settings
 from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.metrics import log_mean_density
@@ -295,9 +297,9 @@ class Posterior(OwnAnswers):
     ) -> Any:
         """The draws for ArviZ, with the log likelihood that ``az.loo`` needs on request.
 
-        See ``nsfa.draws.arviz.to_arviz``.
+        See ``nsfa.posterior.arviz.to_arviz``.
         """
-        from nsfa.draws.arviz import to_arviz
+        from nsfa.posterior.arviz import to_arviz
 
         return to_arviz(
             self, log_likelihood=log_likelihood, posterior_predictive=posterior_predictive, loadings=loadings
@@ -308,9 +310,15 @@ class Posterior(OwnAnswers):
 
         Only a fit with ``store=path`` keeps what ``nsfa.resume`` needs to go on.
         """
-        from nsfa.saved import save
-
-        save(self, path)
+        settings = Settings(
+            self.spec,
+            self.length,
+            self.seed,
+            chains=len(self.chains),
+            resumable=False,
+            cut_short=not self.finished,
+        )
+        save_chains(path, self.data, settings, self.chains)
 
     def _some_draws(self) -> list[Draw]:
         """Evenly spaced draws, enough for averages over them."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nsfa.arrays import Ints
+from nsfa.display import count_bins, percent, symbols_of
 from nsfa.draw import SUBSTANTIAL
 from nsfa.enrichment import METHODS, SET_FDR, GeneSets, best_sets, enrich_both
 from nsfa.posterior import Posterior
@@ -20,7 +21,6 @@ from nsfa.posterior.align import evenly
 from nsfa.posterior.consensus import MINOR_GENES, MINOR_SHARE, Consensus
 from nsfa.posterior.diagnostics import NOT_JUDGED
 from nsfa.posterior.factors import IN_CHAIN, LEAST_AGREEMENT, LEAST_SUPPORT
-from nsfa.reading import count_bins, percent, symbols_of
 from nsfa.report import loadings, pack, samples, words
 
 SCRIPTS = ("data.js", "figures.js", "heatmap.js", "table.js", "genes.js", "scores.js", "start.js")

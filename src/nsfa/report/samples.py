@@ -9,9 +9,9 @@ from scipy.stats import false_discovery_control
 
 from nsfa.annotations import as_numbers, associate, is_number, sort_columns
 from nsfa.arrays import Floats, Ints
+from nsfa.display import group_codes
 from nsfa.posterior.align import evenly
 from nsfa.posterior.consensus import Consensus
-from nsfa.reading import group_codes
 from nsfa.report import pack
 
 # Samples in the page at most; of more, evenly spaced ones are shown.

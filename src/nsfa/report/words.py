@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nsfa import __version__
 from nsfa.arrays import Ints
+from nsfa.display import percent
 from nsfa.draw import SUBSTANTIAL
 from nsfa.model import Priors
 from nsfa.model.spec import NAMED_PRIORS
@@ -16,7 +16,7 @@ from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import Diagnostics, settled_words
 from nsfa.posterior.factors import FACTOR_ESS, FACTOR_RHAT, LEAST_AGREEMENT, LEAST_SUPPORT
-from nsfa.reading import percent
+from nsfa.version import __version__
 
 PAPER = {
     "authors": "Knowles, D. and Ghahramani, Z.",

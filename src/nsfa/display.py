@@ -1,4 +1,4 @@
-"""How plots and the report read a result: which loadings to show, in which order, in which groups, in which words."""
+"""How plots and the report show a result: which loadings, in which order, in which groups, in which words."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ from nsfa.arrays import Floats
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels, get_kernels
 from nsfa.kernels.streams import fresh_key
+from nsfa.posterior.project import project, sample_moments
 
 if TYPE_CHECKING:
-    from nsfa.posterior import Posterior
+    from nsfa.posterior.core import Posterior
 
 # Beyond this many (1 GB) the loadings of all draws are left out; and beyond ``SMALL`` (100 MB) where, zeros and all,
 # they would take more than three times the memory of the draws, which hold the others alone.
@@ -184,8 +185,6 @@ def _each_draw(posterior: Posterior, of: Callable[[Draw, Kernels], Floats]) -> F
 
 def _log_density(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
     """Log densities (n_samples,) of the samples under one draw, per unit of the user's table."""
-    from nsfa.posterior.project import sample_moments
-
     data = posterior.data
     units = data.log_units()
     return lambda draw, kernels: sample_moments(data, draw, kernels).log_density - units
@@ -193,8 +192,6 @@ def _log_density(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
 
 def _replicate(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
     """A new table (n_samples, n_features) under one draw: the same samples, measured again."""
-    from nsfa.posterior.project import project
-
     data = posterior.data
     # two words: the chains' own streams are keyed by one
     rng = np.random.default_rng(np.random.SeedSequence(posterior.seed, spawn_key=(0, 0)))

@@ -11,9 +11,9 @@ from scipy.stats import multivariate_normal
 
 from nsfa import BFRM, FA, NSFA, SFA, schedule
 from nsfa.datasets import make_sparse_factors
-from nsfa.draws import arviz as module
-from nsfa.draws.arviz import to_arviz
 from nsfa.model import Priors
+from nsfa.posterior import arviz as module
+from nsfa.posterior.arviz import to_arviz
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
