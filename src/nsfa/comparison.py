@@ -224,7 +224,7 @@ def _own(model: Any, table: Floats, hidden: Bools) -> dict[str, float]:
     posterior = getattr(model, "posterior_", None)
     if posterior is not None:
         out["lppd"] = lppd(posterior.log_predictive_density(table, where=hidden))
-        out["K"] = float(posterior.n_components.mean())
+        out["K"] = float(posterior.n_factors.mean())
         out["converged"] = posterior.diagnostics(factors=False).converged
     elif hasattr(model, "components_"):
         out["K"] = float(len(model.components_))

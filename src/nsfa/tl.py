@@ -248,7 +248,7 @@ def _record(posterior: Posterior, consensus: Consensus, params: dict[str, Any]) 
         "version": __version__,
         # HDF5 has no integers beyond 64 bits
         "seed": posterior.seed if posterior.seed < 2**63 else str(posterior.seed),
-        "n_components": _shares(posterior.n_components),
+        "n_components": _shares(posterior.n_factors),
         "n_shared": _shares(posterior.n_shared),
         "n_substantial": _shares(posterior.n_substantial),
         "support": consensus.support,

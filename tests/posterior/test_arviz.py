@@ -77,7 +77,7 @@ def test_dimensions(tree, group, name, dims):
 def test_values_are_those_of_the_posterior(fitted, tree):
     _, posterior = fitted
     group = tree["posterior"]
-    np.testing.assert_array_equal(group["n_components"], posterior.n_components)
+    np.testing.assert_array_equal(group["n_components"], posterior.n_factors)
     np.testing.assert_array_equal(group["n_shared"], posterior.n_shared)
     np.testing.assert_array_equal(group["n_substantial"], posterior.n_substantial)
     np.testing.assert_array_equal(group["concentration"], posterior.trace("concentration"))

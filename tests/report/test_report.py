@@ -194,7 +194,7 @@ def test_minor_factors_are_folded_away(tmp_path):
 def test_the_numbers_of_factors_in_the_page(fitted, tmp_path):
     posterior = fitted[1].posterior_
     substantial, every = data_of(written(tmp_path, posterior))["k"]
-    for shown, counts in ((substantial, posterior.n_substantial), (every, posterior.n_components)):
+    for shown, counts in ((substantial, posterior.n_substantial), (every, posterior.n_factors)):
         values, times = np.unique(counts, return_counts=True)
         shares = dict(zip(shown["values"], shown["share"], strict=True))
         assert {int(v): pytest.approx(t / counts.size) for v, t in zip(values, times, strict=True)} == {

@@ -196,7 +196,7 @@ def summary(posterior: Posterior) -> dict[str, Any]:
         "n_shared_posterior": _shares(posterior.n_shared),
         "n_outlying": int((consensus.two_samples > OUTLYING).sum()),
         "n_components": consensus.n_factors,
-        "n_components_posterior": _shares(posterior.n_components),
+        "n_components_posterior": _shares(posterior.n_factors),
         "converged": diagnostics.converged,
         "partly_converged": diagnostics.partly_converged,
         "n_settled": diagnostics.settled,

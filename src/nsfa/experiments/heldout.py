@@ -104,7 +104,7 @@ def fit(
     run = {"tune": 0, "draws": length.sweeps // length.thin, "thin": length.thin, "chains": 1, "n_jobs": 1}
     model = getattr(nsfa, family)(**settings, **run, random_state=split)
     posterior = model.fit(np.where(where, np.nan, X)).posterior_
-    for at, n_factors in zip(_spaced(posterior), posterior.n_components[0], strict=True):
+    for at, n_factors in zip(_spaced(posterior), posterior.n_factors[0], strict=True):
         if family == "NSFA":
             yield "K", at, n_factors
     last = posterior.chains[0][-length.scored :]
@@ -128,7 +128,7 @@ def _cost(posterior: Any, length: Length) -> Iterator[Number]:
     each = np.diff(seconds, prepend=0.0) / length.thin
     yield "seconds_per_sweep", 0, each.mean()
     # over sums: sweeps without a factor cost something too
-    yield "seconds_per_sweep_and_factor", 0, each.sum() / max(posterior.n_components[0].sum(), 1)
+    yield "seconds_per_sweep_and_factor", 0, each.sum() / max(posterior.n_factors[0].sum(), 1)
 
 
 def fit_peer(data: str, genes: int | None, split: int, peer: str, size: int) -> Iterator[Number]:

@@ -47,7 +47,7 @@ NUMBERS = {
         "{} substantial",
     ),
     "shared": ("n_shared", f"number of factors with {SHARED} features or more", "{} shared"),
-    "all": ("n_components", "number of factors K", "K = {}"),
+    "all": ("n_factors", "number of factors K", "K = {}"),
 }
 MOST_NAMED_CHAINS = 8
 

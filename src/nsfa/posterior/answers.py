@@ -139,7 +139,7 @@ class Answers:
     @property
     def n_components_draws_(self) -> Ints:
         """Number of factors of every draw (chains, draws)."""
-        return self._result().n_components
+        return self._result().n_factors
 
     @property
     def n_shared_draws_(self) -> Ints:

@@ -107,7 +107,7 @@ def _parameters(posterior: Posterior, loadings: bool) -> tuple[dict[str, Any], i
     """The variables of the group "posterior", and the number of aligned factors."""
     spec, data = posterior.spec, posterior.data
     out: dict[str, Any] = {
-        "n_components": posterior.n_components,
+        "n_components": posterior.n_factors,
         "n_shared": posterior.n_shared,
         "n_substantial": posterior.n_substantial,
         "n_active": posterior.trace("n_active").astype(np.int64),
@@ -125,7 +125,7 @@ def _parameters(posterior: Posterior, loadings: bool) -> tuple[dict[str, Any], i
     if not loadings:
         return out, 0
     n_factors = posterior.consensus().n_factors
-    entries = posterior.n_components.size * posterior.data.n_features * n_factors
+    entries = posterior.n_factors.size * posterior.data.n_features * n_factors
     if entries <= min(LARGEST, max(SMALL, _TIMES * _held(posterior) // _BYTES)):
         out["loadings"], out["active"] = posterior.aligned(np.float32)
     else:
@@ -151,7 +151,7 @@ def _intercept(draw: Draw) -> Floats:
 def _sample_stats(posterior: Posterior) -> dict[str, Any]:
     return {
         "lp": posterior.trace("log_joint"),
-        "n_factors": posterior.n_components,
+        "n_factors": posterior.n_factors,
         "births_accepted": posterior.trace("births_accepted") / posterior.data.shape[0],
         "seconds": posterior.trace("seconds"),
     }

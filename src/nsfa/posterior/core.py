@@ -79,13 +79,13 @@ class Posterior(OwnAnswers):
         return cls(data, spec, chains, length, seed, all(r.finished for r in results))
 
     def __repr__(self) -> str:
-        n_features, n_samples, (chains, draws) = self.data.n_features, self.data.shape[1], self.n_components.shape
+        n_features, n_samples, (chains, draws) = self.data.n_features, self.data.shape[1], self.n_factors.shape
         state = "" if self.finished else f", {self.length.draws} wanted: unfinished"
         return (
             f"Posterior of {self.spec.name}: {n_samples} samples × {n_features} features\n"
             f"  {chains} chains × {draws} draws{state} (tune {self.length.tune}, thin {self.length.thin}, "
             f"seed {self.seed})\n"
-            f"  K {_range(self.n_components)}, substantial factors {_range(self.n_substantial)}\n"
+            f"  K {_range(self.n_factors)}, substantial factors {_range(self.n_substantial)}\n"
             "  diagnostics() has the verdict, summary() the factors, consensus() their loadings and scores"
         )
 
@@ -95,7 +95,7 @@ class Posterior(OwnAnswers):
         return [draw for chain in self.chains for draw in chain]
 
     @property
-    def n_components(self) -> Ints:
+    def n_factors(self) -> Ints:
         """Number of factors of every draw, (chains, draws)."""
         return self.trace("n_factors").astype(np.int64)
 
@@ -136,7 +136,7 @@ class Posterior(OwnAnswers):
         found = diagnose(moving, self._pairs_in_words())
         found = found.of_preview() if self.length.preview else found
         # a run that was stopped has its own: to go on
-        advice = advise(found, self.length, *self.n_components.shape) if self.finished else None
+        advice = advise(found, self.length, *self.n_factors.shape) if self.finished else None
         return replace(found, advice=advice)
 
     @cached_property

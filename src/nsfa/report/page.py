@@ -21,7 +21,7 @@ from nsfa.posterior.align import evenly
 from nsfa.posterior.consensus import MINOR_GENES, MINOR_SHARE, Consensus
 from nsfa.posterior.diagnostics import NOT_JUDGED
 from nsfa.posterior.factors import IN_CHAIN, LEAST_AGREEMENT, LEAST_SUPPORT
-from nsfa.report import loadings, pack, samples, words
+from nsfa.report import loadings, pack, prose, samples
 
 SCRIPTS = ("data.js", "figures.js", "heatmap.js", "table.js", "genes.js", "scores.js", "start.js")
 TRACES = {
@@ -98,9 +98,9 @@ def render(
     page = Environment(loader=PackageLoader("nsfa.report", "parts"), autoescape=True, undefined=StrictUndefined)
     return page.get_template("page.html.j2").render(
         title=title or "Sparse factor analysis: what was found",
-        verdict=words.verdict(posterior, diagnostics),
-        findings=words.findings(posterior, consensus),
-        facts=words.facts(posterior, consensus, diagnostics),
+        verdict=prose.verdict(posterior, diagnostics),
+        findings=prose.findings(posterior, consensus),
+        facts=prose.facts(posterior, consensus, diagnostics),
         factors=_factor_rows(consensus, enrichment),
         minor_words=f"below {percent(MINOR_SHARE)} of the variance, or {MINOR_GENES} genes or fewer",
         substantial=SUBSTANTIAL,
@@ -111,11 +111,11 @@ def render(
         n_chains=len(posterior.chains),
         data=data,
         least=loadings.LEAST_INCLUSION,
-        settings=words.settings_table(posterior, settings),
+        settings=prose.settings_table(posterior, settings),
         notes=(settings or {}).get("notes"),
-        methods=words.methods(posterior, consensus, diagnostics),
-        paper=words.PAPER,
-        software=words.SOFTWARE,
+        methods=prose.methods(posterior, consensus, diagnostics),
+        paper=prose.PAPER,
+        software=prose.SOFTWARE,
         json=pack.to_json(data),
         style=_part("parts", "style.css"),
         plotly=_part("plotly", "plotly-cartesian.min.js"),
@@ -151,7 +151,7 @@ def _numbers(posterior: Posterior) -> list[dict[str, Any]] | None:
         return None
     out = [{"label": f"substantial factors ({SUBSTANTIAL} genes or more)", **_shares(posterior.n_substantial)}]
     if posterior.spec.n_components is None:
-        out.append({"label": "factors of any size, K", **_shares(posterior.n_components)})
+        out.append({"label": "factors of any size, K", **_shares(posterior.n_factors)})
     return out
 
 

@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
 
 def verdict(posterior: Posterior, diagnostics: Diagnostics) -> Verdict:
     """The convergence verdict in plain words, with what to do next."""
-    n_chains, n_draws = posterior.n_components.shape
+    n_chains, n_draws = posterior.n_factors.shape
     stopped = []
     if not posterior.finished:
         stopped = [
@@ -89,7 +89,7 @@ def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
     if posterior.spec.pattern != "dense":
         out.append(f"The number of substantial factors was {_likely(posterior.n_substantial)}")
     if posterior.spec.n_components is None:
-        out.append(f"With those of fewer genes K was {_likely(posterior.n_components)}")
+        out.append(f"With those of fewer genes K was {_likely(posterior.n_factors)}")
     if n:
         total = percent(min(float(consensus.variance_explained.sum()), 1.0))
         out.append(f"{'Together they explain' if n > 1 else 'It explains'} {total} of the variance.")
@@ -123,7 +123,7 @@ def _count(posterior: Posterior, consensus: Consensus) -> str:
 
 def facts(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics) -> list[tuple[str, str]]:
     """The figures of the first screen: (value, what it is)."""
-    n_chains, n_draws = posterior.n_components.shape
+    n_chains, n_draws = posterior.n_factors.shape
     dense = posterior.spec.pattern == "dense"
     number = consensus.n_factors if dense else consensus.n_substantial
     judged = consensus.checks is not None and n_chains > 1 and not posterior.length.preview
@@ -161,7 +161,7 @@ def duration(seconds: float) -> str:
 def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics) -> str:
     """A paragraph that can be pasted into a paper."""
     length, spec = posterior.length, posterior.spec
-    n_chains, n_draws = posterior.n_components.shape
+    n_chains, n_draws = posterior.n_factors.shape
     holes = missing_share(posterior)
     kept = "" if length.thin == 1 else f" (one of every {length.thin} sweeps)"
     rhat = f"rank-normalised split R-hat (at most {max(d.rhat for d in diagnostics.table):.3f}) and "
