@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 # From the bottom up. Those of one line know nothing of each other; "nsfa" is the package's own table of names.
 LAYERS = """
-    version arrays
+    version arrays atomic
     kernels table
     data state
     stats samples

@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from os import PathLike
 
+from nsfa.atomic import clear_leftovers
 from nsfa.counts import check_count
 from nsfa.data import Observed
-from nsfa.draws.files import StoreError, clear_leftovers
+from nsfa.draws.files import StoreError
 from nsfa.draws.lock import locked
 from nsfa.draws.store import Settings, Store, created, open_store
 from nsfa.monitor import Monitor

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from rich.table import Table as RichTable
 from typer import Exit, Option
 
+from nsfa.atomic import replacing
 from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, Interrupts, quiet_library
 from nsfa.cli.fit import (
     Output,
@@ -32,7 +33,6 @@ from nsfa.cli.output import (
     files,
     half_compared,
     held,
-    replacing,
     write_csv,
 )
 from nsfa.cli.run import resume_words

@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from nsfa.atomic import replacing
+
 DRAWS, REPORT, SAMPLES, GENE_SETS, FIGURES = "draws", "report.html", "samples.csv", "gene_sets.gmt", "figures"
 COMPARISON, TABLE, FACTOR_GENES, ENRICHMENT = "comparison.csv", "table.csv", "factor_genes.gmt", "enrichment.csv"
 GENE_NAMES, SAMPLE_KINDS = "gene_names.csv", "samples.json"
@@ -128,17 +130,6 @@ def remove(out: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of ``path`` once it is complete."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        yield part
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nsfa.atomic import replacing
 from nsfa.cli.companions import read_kept_names, read_samples
 from nsfa.cli.options import ReportOptions
 from nsfa.cli.output import (
@@ -20,7 +21,6 @@ from nsfa.cli.output import (
     FIGURES,
     GENE_SETS,
     REPORT,
-    replacing,
     write_csv,
     write_text,
 )

@@ -10,11 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
+from nsfa.atomic import clear_leftovers
 from nsfa.chain import Chain
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.draws import codec, lock
-from nsfa.draws.files import StoreError, clear_leftovers, write_tree
+from nsfa.draws.files import StoreError, write_tree
 from nsfa.draws.store import Settings, Store, created, file_number
 
 # How many times longer than its writing a checkpoint must last.

@@ -20,15 +20,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from nsfa.atomic import clear_leftovers, leftovers
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.draws import codec, lock
 from nsfa.draws.files import (
     DamagedFileError,
     StoreError,
-    clear_leftovers,
     digest,
-    leftovers,
     read_outline,
     read_tree,
     sync_folder,

@@ -25,7 +25,7 @@ from nsfa.posterior.advice import advise
 from nsfa.posterior.align import Alignment, align, evenly
 from nsfa.posterior.answers import OwnAnswers
 from nsfa.posterior.consensus import SCORE_DRAWS, Consensus, aligned_draws, build, score_means
-from nsfa.posterior.diagnostics import Diagnostics, diagnose
+from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, diagnose
 from nsfa.posterior.predict import Entries, modelled, predictive_moments, summarise
 from nsfa.posterior.project import sample_moments
 from nsfa.runner import ChainResult
@@ -34,18 +34,8 @@ from nsfa.table import as_float_table
 # Entries times squared factors, over all draws, beyond which a prediction takes fewer draws.
 _PREDICTION_WORK = 400_000_000_000
 
-LABEL_FREE = {
-    "log joint": "log_joint",
-    "log p(Y|G,ψ)": "log_evidence",
-    "K": "n_factors",
-    "shared factors": "n_shared",
-    "substantial factors": "n_substantial",
-    "active loadings": "n_active",
-    "concentration": "concentration",
-    "stickiness": "stickiness",
-    "ΣG²": "loading_power",
-    "‖GGᵀ‖": "covariance_norm",
-    **{f"covariance {i}": name for i, name in enumerate(COVARIANCES, 1)},
+_TRACED = {name: quantity.label for name, quantity in QUANTITIES.items()} | {
+    name: name.replace("_", " ") for name in COVARIANCES
 }
 
 
@@ -113,6 +103,10 @@ class Posterior(OwnAnswers):
         """A scalar of every draw, (chains, draws): any key of ``Draw.scalars``."""
         return np.array([[draw.scalars[name] for draw in chain] for chain in self.chains])
 
+    def has_trace(self, name: str) -> bool:
+        """Whether there is such a scalar: draws of earlier versions lack some."""
+        return all(name in chain[0].scalars for chain in self.chains)
+
     def scaled_loadings(self, draw: Draw) -> Floats:
         """Loadings (n_features, K) of one draw in the user's units; zero for features that do not vary."""
         return self.data.to_user(draw.loadings())
@@ -127,9 +121,7 @@ class Posterior(OwnAnswers):
 
     @cached_property
     def _diagnostics(self) -> Diagnostics:
-        # draws of earlier versions lack some
-        known = [label for label, name in LABEL_FREE.items() if all(name in chain[0].scalars for chain in self.chains)]
-        traces = {label: self.trace(LABEL_FREE[label]) for label in known}
+        traces = {label: self.trace(name) for name, label in _TRACED.items() if self.has_trace(name)}
         # what a model does not have is NaN in every draw
         there = {label: trace for label, trace in traces.items() if not np.isnan(trace).all()}
         moving = {k: v for k, v in there.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]}

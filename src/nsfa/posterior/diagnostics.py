@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -23,18 +23,28 @@ SETTLED, UNSETTLED, SOME_CHAINS, NOT_JUDGED = "settled", "unsettled", "some chai
 # Chains with fewer draws are not judged.
 TOO_FEW_DRAWS = 4
 PREVIEW = "Preview: too short to tell whether the chains agree; a full fit does."
-# How a sentence calls the quantities.
-_IN_WORDS = {
-    "log joint": "the log joint density",
-    "log p(Y|G,ψ)": "the likelihood",
-    "K": "the number of factors K",
-    "shared factors": "the number of shared factors",
-    "substantial factors": "the number of substantial factors",
-    "active loadings": "the number of active loadings",
-    "concentration": "the concentration α",
-    "stickiness": "the stickiness β",
-    "ΣG²": "the size of the loadings",
-    "‖GGᵀ‖": "the size of the covariance",
+
+
+class Quantity(NamedTuple):
+    """How tables, axes and sentences call a scalar of a draw."""
+
+    label: str
+    axis: str
+    words: str
+
+
+# What does not depend on how factors are numbered, by the names of ``Posterior.trace``.
+QUANTITIES = {
+    "log_joint": Quantity("log joint", "log joint", "the log joint density"),
+    "log_evidence": Quantity("log p(Y|G,ψ)", "log p(Y | G, ψ)", "the likelihood"),
+    "n_factors": Quantity("K", "factors K", "the number of factors K"),
+    "n_shared": Quantity("shared factors", "shared factors", "the number of shared factors"),
+    "n_substantial": Quantity("substantial factors", "substantial factors", "the number of substantial factors"),
+    "n_active": Quantity("active loadings", "active loadings", "the number of active loadings"),
+    "concentration": Quantity("concentration", "concentration α", "the concentration α"),
+    "stickiness": Quantity("stickiness", "stickiness β", "the stickiness β"),
+    "loading_power": Quantity("ΣG²", "ΣG²", "the size of the loadings"),
+    "covariance_norm": Quantity("‖GGᵀ‖", "covariance ‖GGᵀ‖", "the size of the covariance"),
 }
 
 
@@ -129,7 +139,7 @@ def diagnose(traces: dict[str, Floats], words: dict[str, str] | None = None) -> 
     if n_draws < TOO_FEW_DRAWS:
         return Diagnostics(table, False, f"Not assessed: {n_draws} draw(s) per chain are too few.")
     alone = " With one chain no factor can be called settled." if n_chains == 1 else ""
-    trouble = _trouble(table, {**_IN_WORDS, **(words or {})})
+    trouble = _trouble(table, {each.label: each.words for each in QUANTITIES.values()} | (words or {}))
     if trouble is not None:
         what, size, wanted = trouble
         return Diagnostics(table, False, f"Not converged: {what} has {size} ({wanted}).{alone}", (what, size))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
@@ -13,24 +12,19 @@ from typing import Any
 import numpy as np
 
 from nsfa.arrays import Ints
+from nsfa.atomic import replacing
 from nsfa.display import count_bins, percent, symbols_of
 from nsfa.draw import SUBSTANTIAL
 from nsfa.enrichment import METHODS, SET_FDR, GeneSets, best_sets, enrich_both
 from nsfa.posterior import Posterior
 from nsfa.posterior.align import evenly
 from nsfa.posterior.consensus import MINOR_GENES, MINOR_SHARE, Consensus
-from nsfa.posterior.diagnostics import NOT_JUDGED
+from nsfa.posterior.diagnostics import NOT_JUDGED, QUANTITIES
 from nsfa.posterior.factors import IN_CHAIN, LEAST_AGREEMENT, LEAST_SUPPORT
 from nsfa.report import loadings, pack, prose, samples
 
 SCRIPTS = ("data.js", "figures.js", "heatmap.js", "table.js", "genes.js", "scores.js", "start.js")
-TRACES = {
-    "log_evidence": "log p(Y | G, ψ)",
-    "n_substantial": "substantial factors",
-    "n_factors": "factors K",
-    "n_active": "active loadings",
-    "covariance_norm": "covariance ‖GGᵀ‖",
-}
+TRACES = ("log_evidence", "n_substantial", "n_factors", "n_active", "covariance_norm")
 MOST_TRACE_POINTS = 1000
 # enriched sets in the page: the best of each factor and method
 MOST_SETS = 25
@@ -167,15 +161,13 @@ def _shares(counts: Ints) -> dict[str, Any]:
 def _traces(posterior: Posterior) -> list[dict[str, Any]]:
     """Traces of the quantities that vary, thinned to what a screen can show."""
     out = []
-    for name, label in TRACES.items():
-        if not all(name in chain[0].scalars for chain in posterior.chains):
-            continue  # draws of an earlier version
+    for name in filter(posterior.has_trace, TRACES):
         trace = posterior.trace(name)
         some = evenly(trace.shape[1], MOST_TRACE_POINTS)
         if np.ptp(trace) > 0:
             shown = np.where(np.isfinite(trace), trace, np.nan)[:, some]
             chains = [pack.array(chain, "float64") for chain in shown]
-            out.append({"label": label, "draw": pack.indices(some, trace.shape[1]), "chains": chains})
+            out.append({"label": QUANTITIES[name].axis, "draw": pack.indices(some, trace.shape[1]), "chains": chains})
     return out
 
 
@@ -224,18 +216,7 @@ def _enriched(table: Any) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write beside the target and rename, so that a reader never meets half a page."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"The folder of the report must exist. Got {str(path.parent)!r}; create it first.")
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
-        # the mode a plain open would have given: the file is for mailing and sharing
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with replacing(path) as part:
+        part.write_bytes(text.encode("utf-8", "replace"))
