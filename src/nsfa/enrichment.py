@@ -14,7 +14,7 @@ from scipy.stats import false_discovery_control, hypergeom, pearson3, rankdata
 
 from nsfa.arrays import Floats, Ints
 from nsfa.model.spec import is_integer
-from nsfa.posterior.consensus import Consensus
+from nsfa.posterior.consensus import FDR, Consensus
 from nsfa.posterior.shares import EFFECT
 from nsfa.readers.sheet import show_some
 
@@ -109,7 +109,7 @@ def enrich(
     gene_sets: GeneSets,
     *,
     method: str = "hypergeometric",
-    fdr: float = 0.05,
+    fdr: float = FDR,
     effect: float = EFFECT,
     min_size: int = _MIN_SIZE,
     max_size: int | None = None,
@@ -167,7 +167,7 @@ def enrich_both(consensus: Consensus, gene_sets: GeneSets, symbols: Sequence[str
     import pandas as pd
 
     sets = _select(gene_sets, consensus.feature_names, symbols, (_MIN_SIZE, None))
-    lists = _lists(consensus, 0.05, EFFECT)
+    lists = _lists(consensus, FDR, EFFECT)
     tables = [_test(consensus, sets, lists, method) for method in METHODS]
     for table, method in zip(tables, METHODS, strict=True):
         table.insert(0, "method", method)

@@ -96,20 +96,9 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             warnings.warn(f"{found.verdict}{advice}", ConvergenceWarning, stacklevel=3)
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
-        """Posterior mean scores of samples, old or new, with any pattern of missing entries.
+        """Posterior mean scores of samples, and their standard deviations if asked for: see ``Posterior.transform``.
 
-        Averaged over draws, on the consensus factors. A frame's columns are matched by name; those that it lacks count
-        as missing, and others are ignored, both with a warning.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or scipy sparse matrix of shape (n_samples, n_features)
-        return_std : bool
-            Also return the posterior standard deviations.
-
-        Returns
-        -------
-        Scores (n_samples, n_components_), or a pair of such arrays; frames if ``set_output`` says so.
+        Frames if ``set_output`` says so.
         """
         if not return_std:
             return super().transform(X)
@@ -286,5 +275,5 @@ class BFRM(_PlainModel):
     _model = "bfrm"
 
 
-MODELS: dict[str, type[_BayesianModel]] = {kind._model: kind for kind in (NSFA, SFA, FA, AFA, FOK, BFRM)}
+MODELS: dict[str, type[_BayesianModel]] = {kind._model: kind for kind in (FA, AFA, FOK, SFA, NSFA, BFRM)}
 """The estimators of the models with a name, by it."""

@@ -213,9 +213,7 @@ def _named(table: Any, names: tuple[str, ...]) -> Any:
 
 def _plain(estimator: Any) -> dict[str, Any]:
     """The estimator's settings as HDF5 can hold them: no None, objects in words. The seed is stored apart."""
-    given, length = estimator.get_params(), estimator.posterior_.length
-    if not length.preview:
-        given |= {"tune": length.tune, "thin": length.thin}
+    given = estimator.get_params() | estimator.posterior_.resolved
     given = {k: v for k, v in given.items() if v is not None and k != "random_state"}
     return {k: v if isinstance(v, (str, bool, int, float, np.generic)) else repr(v) for k, v in given.items()}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,8 +69,8 @@ def resume(
 
     def sampler(monitor: Any) -> Any:
         posterior = nsfa.resume(store, draws=draws, n_jobs=work.jobs, monitor=monitor)
-        if not posterior.length.preview:
-            change_config(out, {"sampling": asdict(posterior.length)}, also=("estimator",))
+        if posterior.resolved:
+            change_config(out, {"sampling": posterior.resolved}, also=("estimator",))
         return posterior
 
     complete(out, sampler, open_store(store).settings.chains, report_options(config), work)

@@ -26,12 +26,10 @@ from nsfa.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from nsfa.arrays import Floats, Ints
-    from nsfa.data import Observed
+    from nsfa.arrays import Ints
     from nsfa.posterior import Posterior
     from nsfa.posterior.consensus import Consensus
 
-FDR = 0.05
 Symbols = tuple[str, ...] | None
 """The genes as people call them, in the order of the features, where that is not what the table calls them."""
 
@@ -130,16 +128,15 @@ def gene_lists(consensus: Consensus, symbols: Symbols = None) -> Any:
     """The genes of every factor at 5 % FDR, a row each: its core, most certain first, then the others."""
     import pandas as pd
 
-    core = [consensus.genes(k, FDR) for k in range(consensus.n_factors)]
-    every = [consensus.genes(k, FDR, effect=0) for k in range(consensus.n_factors)]
-    lists = [np.append(own, rest[~np.isin(rest, own)]) for own, rest in zip(core, every, strict=True)]
+    both = [consensus.lists(k) for k in range(consensus.n_factors)]
+    lists = [np.append(core, every[~np.isin(every, core)]) for core, every in both]
     gene = np.concatenate([*lists, np.zeros(0, np.int64)]).astype(np.int64)
     factor = np.repeat(np.arange(consensus.n_factors), [len(genes) for genes in lists])
     columns = {
         "factor": factor,
         "gene": [consensus.feature_names[d] for d in gene],
         **({} if symbols is None else {"symbol": [symbols[d] for d in gene]}),
-        "core": [i < len(own) for own, genes in zip(core, lists, strict=True) for i in range(len(genes))],
+        "core": [i < len(core) for (core, _), genes in zip(both, lists, strict=True) for i in range(len(genes))],
     }
     parts = {"loading": "loadings", **{name: name for name in ("lower", "upper", "relevance", "inclusion")}}
     return pd.DataFrame(columns | {name: getattr(consensus, part)[gene, factor] for name, part in parts.items()})
@@ -157,7 +154,7 @@ def write_factor_genes(path: Path, posterior: Posterior, symbols: Symbols = None
     for kind, (effect, meaning) in kinds.items():
         for k in range(consensus.n_factors):
             # a tab or a line break within a name would be read as the next gene
-            genes = [" ".join(consensus.feature_names[d].split()) for d in consensus.genes(k, FDR, effect)]
+            genes = [" ".join(consensus.feature_names[d].split()) for d in consensus.genes(k, effect=effect)]
             # several probes may have one symbol
             genes = list(dict.fromkeys(genes))
             if genes:
@@ -169,20 +166,12 @@ def write_imputed(out: Path, posterior: Posterior, samples: Any, samples_in_rows
     """Write ``imputed.csv``: the table, the way round it was read, with its holes filled by posterior means."""
     import pandas as pd
 
-    filled = posterior.impute(user_table(posterior.data))
+    from nsfa.posterior.predict import fitted_table
+
+    filled = posterior.impute(fitted_table(posterior.data))
     frame = pd.DataFrame(filled, index=samples, columns=list(posterior.data.names))
     # more digits than measurements have, fewer than centring and scaling leave
     write_csv(out / "imputed.csv", *((frame, "sample") if samples_in_rows else (frame.T, "gene")), digits=10)
-
-
-def user_table(data: Observed) -> Floats:
-    """The table that was fitted (samples, features) in the user's units, NaN where missing; constants as they were."""
-    values = data.values if data.offset is None else data.values.toarray() - data.offset[:, None]
-    out = np.tile(data.center, (data.shape[1], 1))
-    out[:, data.kept] += values.T * data.scale[data.kept]
-    if data.missing is not None:
-        out[:, data.kept] = np.where(data.missing.T, np.nan, out[:, data.kept])
-    return out
 
 
 def summary(posterior: Posterior) -> dict[str, Any]:

@@ -60,8 +60,9 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
 
         def sampler(monitor: Monitor) -> Posterior:
             posterior: Posterior = plan.estimator.fit(plan.table.X, store=out / DRAWS, monitor=monitor).posterior_
-            if not posterior.length.preview and (plan.estimator.thin is None or plan.estimator.tune is None):
-                change_config(out, {"sampling": {"tune": posterior.length.tune, "thin": posterior.length.thin}})
+            open_ones = {k: v for k, v in posterior.resolved.items() if getattr(plan.estimator, k) is None}
+            if open_ones:
+                change_config(out, {"sampling": open_ones})
             return posterior
 
         return complete(out, sampler, plan.estimator.chains, plan.wanted, run)

@@ -40,7 +40,8 @@ class Answers:
     def transform(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean scores of samples, old or new, with any pattern of missing entries.
 
-        Averaged over draws, on the consensus factors.
+        Averaged over draws, on the consensus factors. A frame's columns are matched by name; those that it lacks count
+        as missing, and others are ignored, both with a warning.
 
         Parameters
         ----------

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Floats
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels, get_kernels
 from nsfa.kernels.streams import fresh_key
+from nsfa.posterior.predict import fitted_table, to_table
 from nsfa.posterior.project import project, sample_moments
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def to_arviz(
     groups = {
         "posterior": parameters,
         "sample_stats": _sample_stats(posterior),
-        "observed_data": {"X": _table(posterior)},
+        "observed_data": {"X": fitted_table(posterior.data)},
     }
     if log_likelihood:
         groups["log_likelihood"] = {"X": _each_draw(posterior, _log_density(posterior))}
@@ -157,19 +157,6 @@ def _sample_stats(posterior: Posterior) -> dict[str, Any]:
     }
 
 
-def _table(posterior: Posterior) -> Floats:
-    """The fitted table (n_samples, n_features) in the user's units, NaN where missing."""
-    data = posterior.data
-    values = data.values.toarray() - data.offset[:, None] if sp.issparse(data.values) else data.values  # type: ignore[index]
-    return _to_user(posterior, values if data.missing is None else np.where(data.missing, np.nan, values))
-
-
-def _to_user(posterior: Posterior, values: Floats) -> Floats:
-    """(D, N) on the model's scale to (n_samples, n_features) in the user's units."""
-    data = posterior.data
-    return data.to_user(values).T + data.center
-
-
 def _each_draw(posterior: Posterior, of: Callable[[Draw, Kernels], Floats]) -> Floats:
     """A function of every draw, stacked as (chains, draws, ...)."""
     kernels = get_kernels("numba")
@@ -203,6 +190,6 @@ def _replicate(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
         elif draw.n_factors:
             kernels.draw_scores(project(data, draw, kernels), scores, fresh_key(rng))
         noise = rng.standard_normal(data.shape) / np.sqrt(draw.noise_precision)[:, None]
-        return _to_user(posterior, _intercept(draw)[:, None] + draw.loadings() @ scores.T + noise)
+        return to_table(data, _intercept(draw)[:, None] + draw.loadings() @ scores.T + noise)
 
     return one

@@ -30,6 +30,8 @@ SCORE_DRAWS = 400
 SCORE_ENTRIES = 200_000_000
 # All draws are aligned in so many parts.
 _PARTS = 20
+# The false-discovery rate of gene lists that nobody asks for at another.
+FDR = 0.05
 # A factor below this share of the variance, or of no more genes than this, is minor.
 MINOR_SHARE = 0.001
 MINOR_GENES = 3
@@ -143,7 +145,7 @@ class Consensus:
             )
         return self.shares.probability(effect)
 
-    def genes(self, factor: int, fdr: float = 0.05, effect: float = EFFECT) -> Ints:
+    def genes(self, factor: int, fdr: float = FDR, effect: float = EFFECT) -> Ints:
         """Features of one factor at a Bayesian false-discovery rate, most certain first.
 
         Parameters
@@ -162,7 +164,16 @@ class Consensus:
         order = by_certainty(probability, self.loadings[:, factor])
         return order[: discoveries(probability[order], fdr)]
 
-    def gene_table(self, factor: int, fdr: float = 0.05, effect: float = EFFECT) -> Any:
+    def lists(self, factor: int) -> tuple[Ints, Ints]:
+        """The core of a factor, and all its features, at 5 % FDR, most certain first."""
+        return self.genes(factor), self.genes(factor, effect=0)
+
+    def first(self, factor: int, n: int) -> Ints:
+        """The first of its core, or of all its features where it has no core."""
+        core, every = self.lists(factor)
+        return (core if len(core) else every)[:n]
+
+    def gene_table(self, factor: int, fdr: float = FDR, effect: float = EFFECT) -> Any:
         """A pandas DataFrame with a row, by its name, for each of the ``genes`` of a factor, most certain first.
 
         Columns: loading, its interval from lower to upper, relevance and inclusion, the probabilities of the two kinds
@@ -188,8 +199,8 @@ class Consensus:
 
         from nsfa.posterior.summary import Summary
 
-        core, every = ([self.genes(k, effect=effect) for k in range(self.n_factors)] for effect in (EFFECT, 0))
-        first = [own if len(own) else others for own, others in zip(core, every, strict=True)]
+        sizes = np.array([[len(genes) for genes in self.lists(k)] for k in range(self.n_factors)], int).reshape(-1, 2)
+        top = [", ".join(self.feature_names[d] for d in self.first(k, 5)) for k in range(self.n_factors)]
         return Summary(
             {
                 "support": self.support,
@@ -198,9 +209,9 @@ class Consensus:
                 "variance_explained": self.variance_explained,
                 "minor": self.minor,
                 "two_samples": self.two_samples,
-                "n_core": [len(genes) for genes in core],
-                "n_features": [len(genes) for genes in every],
-                "top_features": [", ".join(self.feature_names[d] for d in genes[:5]) for genes in first],
+                "n_core": sizes[:, 0],
+                "n_features": sizes[:, 1],
+                "top_features": top,
             },
             index=pd.RangeIndex(self.n_factors, name="factor"),
         )

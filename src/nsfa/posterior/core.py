@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -83,6 +83,11 @@ class Posterior(OwnAnswers):
     def draws(self) -> list[Draw]:
         """All draws, chain after chain."""
         return [draw for chain in self.chains for draw in chain]
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """The settings of the length as they were, also where the table's size decided; a preview's are not its own."""
+        return {} if self.length.preview else asdict(self.length)
 
     @property
     def n_factors(self) -> Ints:
@@ -179,8 +184,8 @@ class Posterior(OwnAnswers):
                 f"X_true must have shape {mask.shape} and hold the true value of every entry that where marks. "
                 f"Got shape {truth.shape}{', with NaN among them' if truth.shape == mask.shape else ''}."
             )
-        scale = self.data.scale[np.nonzero(mask)[1]]
-        y = (truth[mask] - self.data.center[np.nonzero(mask)[1]]) / scale
+        scale = self.data.scale[entries.column]
+        y = (truth[mask] - self.data.center[entries.column]) / scale
         logs = [
             -0.5 * (LOG_2PI + np.log(m.variance) + (y - m.mean) ** 2 / m.variance)
             for m in self._moments(self.data, self._enough_draws(entries), entries, fitted=True)
@@ -190,12 +195,10 @@ class Posterior(OwnAnswers):
 
     def predict_missing(self, where: Any) -> Floats:
         """Posterior mean of entries that were missing in the fit, in the user's units and in row order."""
-        mask, entries = self._entries(where)
-        column = np.nonzero(mask)[1]
+        _, entries = self._entries(where)
         draws = self._enough_draws(entries)
         mean = sum(m.mean for m in self._moments(self.data, draws, entries, fitted=True)) / len(draws)
-        out: Floats = mean * self.data.scale[column] + self.data.center[column]
-        return out
+        return entries.to_user(self.data, mean)
 
     @cached_property
     def _alignment(self) -> Alignment:
@@ -277,11 +280,10 @@ class Posterior(OwnAnswers):
         holes[:, flat] = False
         bounds = filled.copy(), filled.copy()
         if holes.any():
-            entries, column = modelled(data, holes), np.nonzero(holes)[1]
-            draws = self._some_draws()
+            entries, draws = modelled(data, holes), self._some_draws()
             moments = self._moments(data, draws, entries, fitted=self.data.is_from(table))
             for target, values in zip((filled, *bounds), summarise(moments, len(draws), level), strict=False):
-                target[holes] = values * data.scale[column] + data.center[column]
+                target[holes] = entries.to_user(data, values)
         return (filled,) if level is None else (filled, *bounds)
 
     def to_arviz(

@@ -19,10 +19,16 @@ INTERVAL_BYTES = 200_000_000
 
 
 class Entries(NamedTuple):
-    """Entries of the modelled table, sorted by sample: sample n and modelled feature d of each."""
+    """Entries of the table, sorted by sample: sample n, modelled feature d, and column of the user's table of each."""
 
     sample: Ints
     row: Ints
+    column: Ints
+
+    def to_user(self, data: Observed, values: Floats) -> Floats:
+        """Values of these entries in the user's units."""
+        out: Floats = values * data.scale[self.column] + data.center[self.column]
+        return out
 
 
 def modelled(data: Observed, mask: Bools) -> Entries:
@@ -30,7 +36,18 @@ def modelled(data: Observed, mask: Bools) -> Entries:
     position = np.full(data.n_features, -1)
     position[data.kept] = np.arange(len(data.kept))
     sample, column = np.nonzero(mask)
-    return Entries(sample, position[column])
+    return Entries(sample, position[column], column)
+
+
+def to_table(data: Observed, values: Floats) -> Floats:
+    """A table (D, N) on the model's scale as the user's (n_samples, n_features); constant features have their value."""
+    return data.to_user(values).T + data.center
+
+
+def fitted_table(data: Observed) -> Floats:
+    """The fitted table (n_samples, n_features) in the user's units, NaN where missing."""
+    values = data.values if data.offset is None else data.values.toarray() - data.offset[:, None]
+    return to_table(data, values if data.missing is None else np.where(data.missing, np.nan, values))
 
 
 class Moments(NamedTuple):

@@ -176,8 +176,7 @@ def _factor_rows(consensus: Consensus, enrichment: Any) -> list[dict[str, Any]]:
     out = []
     best = {} if enrichment is None else _best(enrichment)
     for k in range(consensus.n_factors):
-        core, genes = consensus.genes(k), consensus.genes(k, effect=0)
-        first = (core if len(core) else genes)[:TOP_GENES]
+        core, genes = consensus.lists(k)
         found = consensus.chain_support[:, k] > IN_CHAIN
         row = {
             "number": k,
@@ -188,7 +187,7 @@ def _factor_rows(consensus: Consensus, enrichment: Any) -> list[dict[str, Any]]:
             "variance": float(consensus.variance_explained[k]),
             "n_core": len(core),
             "n_genes": len(genes),
-            "top": [(consensus.feature_names[d], consensus.loadings[d, k] < 0) for d in first],
+            "top": [(consensus.feature_names[d], consensus.loadings[d, k] < 0) for d in consensus.first(k, TOP_GENES)],
             "best": best.get(k),
         }
         out.append(row)
