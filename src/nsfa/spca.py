@@ -14,9 +14,9 @@ from sklearn.linear_model import lars_path_gram
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from nsfa.arrays import Bools, Floats
+from nsfa.counts import check_count
 from nsfa.data import observe
 from nsfa.matching import find_or_check, put_features, take_features
-from nsfa.model.spec import is_integer
 from nsfa.table import as_float_table
 
 _FILL_STEPS, _FILL_TOLERANCE = 500, 1e-4
@@ -91,12 +91,10 @@ class SPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         return self
 
     def _check(self) -> None:
-        if not is_integer(self.n_components) or self.n_components < 1:  # type: ignore[operator]
-            raise ValueError(f"n_components must be an int >= 1. Got {self.n_components!r}.")
+        check_count("n_components", self.n_components)
         if not isinstance(self.variance_share, (int, float)) or not 0 < self.variance_share <= 1:
             raise ValueError(f"variance_share must lie in (0, 1]. Got {self.variance_share!r}.")
-        if not is_integer(self.max_iter) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be an int >= 1. Got {self.max_iter!r}.")
+        check_count("max_iter", self.max_iter)
         number = isinstance(self.ridge, (int, float)) and 0 < self.ridge < np.inf
         if not number and self.ridge is not None and self.ridge != "auto":
             raise ValueError(f"ridge must be positive, None or 'auto'. Got {self.ridge!r}.")

@@ -357,7 +357,7 @@ def test_wrong_input_is_one_sentence(tmp_path):
     posterior = made_up()
     with pytest.raises(ValueError, match="annotations must have one row per sample, 30, .* Got 2."):
         write_report(tmp_path / "a.html", posterior, annotations=pd.DataFrame({"a": [1, 2]}))
-    with pytest.raises(TypeError, match="posterior must be a Posterior or a fitted estimator. Got dict."):
+    with pytest.raises(TypeError, match="model must be a fitted estimator of this package or its posterior. Got dict."):
         write_report(tmp_path / "a.html", {})
     with pytest.raises(FileNotFoundError, match="The folder of the report must exist"):
         write_report(tmp_path / "none" / "a.html", posterior)

@@ -11,20 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nsfa.arrays import Floats, Ints
-from nsfa.display import Bins, count_bins, percent
+from nsfa.display import Bins, consensus_of, count_bins, percent, posterior_of
 from nsfa.draw import SHARED, SUBSTANTIAL
-from nsfa.pl.shared import (
-    BLUE,
-    TICK_SIZE,
-    axes_or_new,
-    blank,
-    colours,
-    consensus_of,
-    factor_ticks,
-    inches,
-    posterior_of,
-    within,
-)
+from nsfa.pl.shared import BLUE, TICK_SIZE, axes_or_new, blank, colours, factor_ticks, inches, within
 from nsfa.posterior.diagnostics import QUANTITIES
 
 # drawn unless others are asked for

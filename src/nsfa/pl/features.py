@@ -11,19 +11,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.ticker import MaxNLocator
 
-from nsfa.pl.shared import (
-    COLOURS,
-    GREY,
-    TICK_SIZE,
-    axes_or_new,
-    blank,
-    check_factor,
-    colours,
-    consensus_of,
-    factor_colourmap,
-    name_ticks,
-    within,
-)
+from nsfa.counts import check_count
+from nsfa.display import check_factor, consensus_of
+from nsfa.pl.shared import COLOURS, GREY, TICK_SIZE, axes_or_new, blank, colours, factor_colourmap, name_ticks, within
 from nsfa.posterior.consensus import FDR, Consensus
 
 
@@ -44,8 +34,7 @@ def top_features(model: Any, factor: int, n: int = 20, *, ax: Axes | None = None
     if consensus.n_factors == 0:
         return blank(ax)
     factor = check_factor(factor, consensus.n_factors)
-    if n < 1:
-        raise ValueError(f"n must be an int >= 1. Got {n!r}.")
+    check_count("n", n)
     mean = consensus.loadings[:, factor]
     top = np.argsort(-np.abs(mean), kind="stable")[:n]
     top = top[consensus.inclusion[top, factor] > 0]

@@ -13,7 +13,7 @@ import numpy as np
 
 from nsfa.arrays import Ints
 from nsfa.atomic import replacing
-from nsfa.display import count_bins, percent, symbols_of
+from nsfa.display import count_bins, percent, posterior_of, symbols_of
 from nsfa.draw import SUBSTANTIAL
 from nsfa.enrichment import METHODS, SET_FDR, GeneSets, best_sets, enrich_both
 from nsfa.posterior import Posterior
@@ -63,14 +63,16 @@ def write_report(
     title
         Heading of the page.
     """
-    posterior = getattr(posterior, "posterior_", posterior)
-    if not hasattr(posterior, "consensus"):
-        raise TypeError(f"posterior must be a Posterior or a fitted estimator. Got {type(posterior).__name__}.")
+    posterior, path = posterior_of(posterior), Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder of the report must exist. Got {str(path.parent)!r}; create it first.")
     frame = samples.check_annotations(annotations, posterior.data.shape[1])
     symbols = symbols_of(posterior.consensus(), gene_names)
     if enrichment is None and gene_sets is not None:
         enrichment = enrich_both(posterior.consensus(), gene_sets, symbols)
-    _write(Path(path), render(posterior, symbols, frame, enrichment, settings, title))
+    text = render(posterior, symbols, frame, enrichment, settings, title)
+    with replacing(path) as part:
+        part.write_bytes(text.encode("utf-8", "replace"))
 
 
 def render(
@@ -212,10 +214,3 @@ def _enriched(table: Any) -> dict[str, Any]:
     found = table[table["fdr"] <= SET_FDR]["method"]
     significant = [int((found == method).sum()) for method in METHODS]
     return {"tested": tested, "significant": significant, "notes": table.attrs.get("notes", []), "columns": values}
-
-
-def _write(path: Path, text: str) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"The folder of the report must exist. Got {str(path.parent)!r}; create it first.")
-    with replacing(path) as part:
-        part.write_bytes(text.encode("utf-8", "replace"))
