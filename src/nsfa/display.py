@@ -113,6 +113,12 @@ def count_bins(counts: Ints) -> Bins:
     return Bins(np.arange(low // width * width, high + 1, width), width)
 
 
+def count_shares(counts: Ints) -> tuple[Ints, Floats]:
+    """The different numbers, rising, and the share of each."""
+    values, times = np.unique(counts, return_counts=True)
+    return values, times / times.sum()
+
+
 def group_codes(groups: Any, n_samples: int) -> tuple[list[str], Ints]:
     """Names of the groups, and each sample's place in them; unlabelled samples and pooled groups come last."""
     if groups is None:

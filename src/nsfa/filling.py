@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsfa.arrays import Floats
-from nsfa.model.priors import LOG_2PI
 
 ROUNDS = 50
 # of expectation maximisation, for factor analysis
@@ -118,9 +117,3 @@ def _scores(table: Floats, loadings: Floats, noise: Floats) -> tuple[Floats, Flo
 def _outer(rows: Floats) -> Floats:
     """Every row times itself (n, K, K)."""
     return rows[:, :, None] * rows[:, None, :]
-
-
-def log_density(mean: Floats, variance: Floats, truth: Floats) -> Floats:
-    """Log densities of Gaussians, entry by entry."""
-    out: Floats = -0.5 * (LOG_2PI + np.log(variance) + (truth - mean) ** 2 / variance)
-    return out

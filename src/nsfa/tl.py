@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from nsfa.arrays import Bools, Floats, Ints
+from nsfa.display import count_shares
 from nsfa.enrichment import GeneSets
 from nsfa.enrichment import enrich as enrich_consensus
 from nsfa.estimators import MODELS
@@ -237,6 +238,10 @@ def _write_scores(adata: AnnData, key: str, scores: Floats, consensus: Consensus
 
 def _record(posterior: Posterior, consensus: Consensus, params: dict[str, Any]) -> dict[str, Any]:
     """What is worth keeping of a fit, in types that a h5ad file gives back as they were."""
+
+    def shares(counts: Ints) -> dict[str, Any]:
+        return dict(zip(("values", "share"), count_shares(counts), strict=True))
+
     found = posterior.diagnostics()
     columns = ("mean", "rhat", "ess_bulk", "ess_tail")
     diagnostics: dict[str, Any] = {name: np.array([getattr(d, name) for d in found.table]) for name in columns}
@@ -246,9 +251,9 @@ def _record(posterior: Posterior, consensus: Consensus, params: dict[str, Any]) 
         "version": __version__,
         # HDF5 has no integers beyond 64 bits
         "seed": posterior.seed if posterior.seed < 2**63 else str(posterior.seed),
-        "n_components": _shares(posterior.n_factors),
-        "n_shared": _shares(posterior.n_shared),
-        "n_substantial": _shares(posterior.n_substantial),
+        "n_components": shares(posterior.n_factors),
+        "n_shared": shares(posterior.n_shared),
+        "n_substantial": shares(posterior.n_substantial),
         "support": consensus.support,
         "chain_support": consensus.chain_support,
         "variance_explained": consensus.variance_explained,
@@ -257,11 +262,6 @@ def _record(posterior: Posterior, consensus: Consensus, params: dict[str, Any]) 
         "diagnostics": diagnostics
         | {"verdict": found.verdict, "converged": found.converged, "partly_converged": found.partly_converged},
     }
-
-
-def _shares(counts: Ints) -> dict[str, Any]:
-    values, times = np.unique(counts, return_counts=True)
-    return {"values": values, "share": times / times.sum()}
 
 
 def _checks(consensus: Consensus) -> dict[str, Any]:

@@ -6,13 +6,13 @@ import math
 import shlex
 import warnings
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich.table import Table as RichTable
 from typer import Exit, Option
 
-from nsfa.atomic import replacing
 from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, Interrupts, quiet_library
 from nsfa.cli.fit import (
     Output,
@@ -26,7 +26,6 @@ from nsfa.cli.fit import (
 from nsfa.cli.options import ModelName, ModelOptions, RunOptions, SamplingOptions, TableOptions, WorkOptions, takes
 from nsfa.cli.output import (
     COMPARISON,
-    FIGURES,
     FITS,
     check_free,
     claim,
@@ -34,6 +33,7 @@ from nsfa.cli.output import (
     half_compared,
     held,
     write_csv,
+    write_figures,
 )
 from nsfa.cli.run import resume_words
 from nsfa.cli.settings import Sections, command_line, read_config, section, write_config
@@ -157,7 +157,10 @@ def fit_all(
         n_jobs=run.jobs, progress=not run.quiet, store=out / FITS,
     )  # fmt: skip
     if len(frame) == len(estimators) * how["splits"]:
-        write_figures(out, frame)
+        from nsfa import pl
+
+        known = [metric for metric in ("lppd", "rmse") if frame[metric].notna().any()]
+        write_figures(out, {metric: partial(pl.compare, frame, metric) for metric in known})
         write_csv(out / COMPARISON, frame, None)
     return frame
 
@@ -192,24 +195,6 @@ def _estimator(name: str, n_components: int | None, sampling: SamplingOptions) -
     if n_components is None:
         raise ValueError("--models must give spca its number of factors. Got 'spca'; write spca:20.")
     return nsfa.SPCA(n_components=n_components)
-
-
-def write_figures(out: Path, frame: Any) -> None:
-    """Box plots of the scores."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    from nsfa import pl
-
-    (out / FIGURES).mkdir(exist_ok=True)
-    for metric in ("lppd", "rmse"):
-        if frame[metric].notna().any():
-            pl.compare(frame, metric)
-            with replacing(out / FIGURES / f"{metric}.png") as part:
-                plt.gcf().savefig(part, format="png", dpi=120)
-            plt.close("all")
 
 
 def all_converged(frame: Any) -> bool:

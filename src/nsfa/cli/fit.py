@@ -8,8 +8,9 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from nsfa.cli import memory
-from nsfa.cli.companions import COMPANIONS, Companions, read_companions
+from nsfa.cli.companions import Companions, read_companions
 from nsfa.cli.options import (
+    COMPANIONS,
     ModelOptions,
     ReadingOptions,
     ReportOptions,

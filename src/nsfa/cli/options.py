@@ -14,6 +14,8 @@ from typer import Option
 from nsfa.model.presets import PRESETS
 from nsfa.model.spec import NAMED_PRIORS, NOISES
 
+# the options that name files of what comes with a table
+COMPANIONS = ("annotations", "gene_sets", "gene_names")
 TABLE, MODEL, SAMPLING, REPORT, RUNNING = "Table", "Model", "Sampling", "Results", "Running"
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -149,6 +149,22 @@ def write_csv(path: Path, frame: Any, index: str | None, digits: int | None = 6)
             part, index=index is not None, index_label=index, float_format=form, encoding="utf-8",
             quoting=csv.QUOTE_ALL if broken else csv.QUOTE_MINIMAL,
         )  # fmt: skip
+
+
+def write_figures(out: Path, drawings: Mapping[str, Callable[[], Any]]) -> None:
+    """Draw figures, without a display, and write each under its name."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    (out / FIGURES).mkdir(exist_ok=True)
+    for name, draw in drawings.items():
+        plt.close("all")
+        draw()
+        with replacing(out / FIGURES / f"{name}.png") as part:
+            plt.gcf().savefig(part, format="png", dpi=120)
+        plt.close("all")
 
 
 def files(out: Path) -> list[str]:

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nsfa.atomic import replacing
 from nsfa.cli.companions import read_kept_names, read_samples
 from nsfa.cli.options import ReportOptions
 from nsfa.cli.output import (
     ENRICHMENT,
     FACTOR_GENES,
-    FIGURES,
     GENE_SETS,
     REPORT,
     write_csv,
+    write_figures,
     write_text,
 )
 
@@ -48,7 +47,7 @@ def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config
     found = {**summary(posterior), "notes": config.get("input", {}).get("notes")}
     write_text(out / "diagnostics.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     if wanted.report:
-        write_figures(out, posterior, samples, symbols)
+        write_figures(out, _drawings(posterior, samples, symbols))
         from nsfa.report import write_report
 
         settings = _shown(config)
@@ -205,8 +204,9 @@ def summary(posterior: Posterior) -> dict[str, Any]:
 
 def _shares(counts: Ints) -> dict[str, float]:
     """The share of the draws with each number."""
-    values, times = np.unique(counts, return_counts=True)
-    return {str(k): round(float(share), 6) for k, share in zip(values, times / times.sum(), strict=True)}
+    from nsfa.display import count_shares
+
+    return {str(k): round(float(share), 6) for k, share in zip(*count_shares(counts), strict=True)}
 
 
 def _factors(consensus: Consensus) -> list[dict[str, Any]]:
@@ -219,23 +219,8 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_figures(out: Path, posterior: Posterior, samples: Any, symbols: Symbols = None) -> None:
-    """Draw the usual figures, without a display."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    (out / FIGURES).mkdir(exist_ok=True)
-    for name, draw in _drawings(posterior, samples, symbols).items():
-        plt.close("all")
-        draw()
-        with replacing(out / FIGURES / f"{name}.png") as part:
-            plt.gcf().savefig(part, format="png", dpi=120)
-        plt.close("all")
-
-
 def _drawings(posterior: Posterior, samples: Any, symbols: Symbols) -> dict[str, Callable[[], Any]]:
+    """The usual figures, by name."""
     from nsfa import pl
 
     consensus = _shown_as(posterior.consensus(), symbols)

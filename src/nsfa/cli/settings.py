@@ -14,7 +14,7 @@ from typing import Any
 
 import tomli_w
 
-from nsfa.cli.options import ReportOptions
+from nsfa.cli.options import COMPANIONS, ReportOptions
 from nsfa.cli.output import write_text
 from nsfa.version import __version__
 
@@ -111,7 +111,7 @@ def _set_flag(command: list[str], flag: str, value: Any) -> None:
 def report_options(config: Mapping[str, Any]) -> ReportOptions:
     """The options of the results, as a run was started with."""
     given: dict[str, Any] = dict(config.get("results", {}))
-    for name in ("annotations", "gene_sets", "gene_names"):
+    for name in COMPANIONS:
         if name in given:
             given[name] = Path(given[name])
     known = {field.name for field in fields(ReportOptions)}

@@ -18,8 +18,7 @@ from nsfa.draws.log import save_chains
 from nsfa.draws.store import Settings
 from nsfa.kernels import get_kernels
 from nsfa.length import Length
-from nsfa.metrics import log_mean_density
-from nsfa.model.priors import LOG_2PI
+from nsfa.metrics import log_mean_density, normal_log_density
 from nsfa.model.spec import ModelSpec
 from nsfa.posterior.advice import advise
 from nsfa.posterior.align import Alignment, align, evenly
@@ -187,7 +186,7 @@ class Posterior(OwnAnswers):
         scale = self.data.scale[entries.column]
         y = (truth[mask] - self.data.center[entries.column]) / scale
         logs = [
-            -0.5 * (LOG_2PI + np.log(m.variance) + (y - m.mean) ** 2 / m.variance)
+            normal_log_density(m.mean, m.variance, y)
             for m in self._moments(self.data, self._enough_draws(entries), entries, fitted=True)
         ]
         out: Floats = log_mean_density(logs) - np.log(scale)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsfa.arrays import Ints
-from nsfa.display import percent
+from nsfa.display import count_shares, percent
 from nsfa.draw import SUBSTANTIAL
 from nsfa.model import Priors
 from nsfa.model.spec import NAMED_PRIORS
@@ -98,10 +98,10 @@ def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
 
 def _likely(counts: Ints) -> str:
     """The most frequent number, and the range of most of them."""
-    values, times = np.unique(counts, return_counts=True)
+    values, share = count_shares(counts)
     low, high = np.percentile(counts, [5, 95], method="nearest")
     within = f"90 % of the draws have {low}" + (f" to {high}." if high > low else ".")
-    return f"most often {values[times.argmax()]} ({percent(times.max() / times.sum())} of draws); {within}"
+    return f"most often {values[share.argmax()]} ({percent(share.max())} of draws); {within}"
 
 
 def _count(posterior: Posterior, consensus: Consensus) -> str:
