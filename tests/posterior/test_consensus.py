@@ -10,10 +10,10 @@ from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.posterior import align as alignment
-from nsfa.posterior import consensus as module
+from nsfa.posterior import build as module
 from nsfa.posterior import shares
 from nsfa.posterior.align import align, evenly
-from nsfa.posterior.consensus import build
+from nsfa.posterior.build import build
 
 
 @pytest.fixture(scope="module")

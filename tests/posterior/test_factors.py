@@ -13,7 +13,7 @@ from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.posterior import align as alignment
 from nsfa.posterior.align import align
-from nsfa.posterior.consensus import build
+from nsfa.posterior.build import build
 from nsfa.posterior.diagnostics import ess_bulk, split_rhat
 from nsfa.posterior.factors import (
     FACTOR_ESS,

@@ -23,9 +23,10 @@ from nsfa.model.spec import ModelSpec
 from nsfa.posterior.advice import advise
 from nsfa.posterior.align import Alignment, align, evenly
 from nsfa.posterior.answers import OwnAnswers
-from nsfa.posterior.consensus import SCORE_DRAWS, Consensus, aligned_draws, build, score_means
+from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build, score_means
+from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, diagnose
-from nsfa.posterior.predict import Entries, modelled, predictive_moments, summarise
+from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
 from nsfa.posterior.project import sample_moments
 from nsfa.runner import ChainResult
 from nsfa.table import as_float_table
@@ -176,7 +177,7 @@ class Posterior(OwnAnswers):
         One value per True entry of ``where``, in row order: log of the mean over draws of the predictive density.
         Its mean is the lppd.
         """
-        mask, entries = self._entries(where)
+        mask, entries = held_out(self.data, where)
         truth = as_float_table(X_true)
         if truth.shape != mask.shape or np.isnan(truth[mask]).any():
             raise ValueError(
@@ -187,16 +188,16 @@ class Posterior(OwnAnswers):
         y = (truth[mask] - self.data.center[entries.column]) / scale
         logs = [
             normal_log_density(m.mean, m.variance, y)
-            for m in self._moments(self.data, self._enough_draws(entries), entries, fitted=True)
+            for m in moments_of(self.data, self._enough_draws(entries), entries, fitted=True)
         ]
         out: Floats = log_mean_density(logs) - np.log(scale)
         return out
 
     def predict_missing(self, where: Any) -> Floats:
         """Posterior mean of entries that were missing in the fit, in the user's units and in row order."""
-        _, entries = self._entries(where)
+        _, entries = held_out(self.data, where)
         draws = self._enough_draws(entries)
-        mean = sum(m.mean for m in self._moments(self.data, draws, entries, fitted=True)) / len(draws)
+        (mean,) = summarise(moments_of(self.data, draws, entries, fitted=True), len(draws), level=None)
         return entries.to_user(self.data, mean)
 
     @cached_property
@@ -272,18 +273,8 @@ class Posterior(OwnAnswers):
     def _filled(self, X: Any, level: float | None) -> tuple[Floats, ...]:
         """A table with the fit's features, its holes filled; with ``level`` also the bounds of the intervals."""
         table = as_float_table(X)
-        data = self.data.like(table)
-        filled, holes = table.copy(), np.isnan(table)
-        flat = np.setdiff1d(np.arange(data.n_features), data.kept)
-        filled[:, flat] = np.where(holes[:, flat], data.center[flat], table[:, flat])
-        holes[:, flat] = False
-        bounds = filled.copy(), filled.copy()
-        if holes.any():
-            entries, draws = modelled(data, holes), self._some_draws()
-            moments = self._moments(data, draws, entries, fitted=self.data.is_from(table))
-            for target, values in zip((filled, *bounds), summarise(moments, len(draws), level), strict=False):
-                target[holes] = entries.to_user(data, values)
-        return (filled,) if level is None else (filled, *bounds)
+        data, fitted = self.data.like(table), self.data.is_from(table)
+        return fill_holes(data, table, self._some_draws(), fitted, level)
 
     def to_arviz(
         self, *, log_likelihood: bool = False, posterior_predictive: bool = False, loadings: bool = True
@@ -323,24 +314,6 @@ class Posterior(OwnAnswers):
         draws = self.draws
         work = len(entries.row) * int(max(draw.n_factors for draw in draws)) ** 2
         return [draws[i] for i in evenly(len(draws), max(SCORE_DRAWS, _PREDICTION_WORK // max(work, 1)))]
-
-    def _moments(self, data: Observed, draws: list[Draw], entries: Entries, fitted: bool) -> Any:
-        kernels = get_kernels("numba")
-        with threadpool_limits(1):
-            yield from predictive_moments(data, draws, entries, kernels, fitted)
-
-    def _entries(self, where: Any) -> tuple[Bools, Entries]:
-        """Check a mask of the user's table and find its entries in the modelled one."""
-        mask = np.asarray(where)
-        expected = (self.data.shape[1], self.data.n_features)
-        if mask.dtype != np.bool_ or mask.shape != expected:
-            raise ValueError(f"where must be a boolean mask of shape {expected}. Got {mask.dtype} {mask.shape}.")
-        entries = modelled(self.data, mask)
-        if (entries.row < 0).any():
-            raise ValueError("where must not mark features that do not vary: they have no predictive density.")
-        if self.data.missing is None or not self.data.missing[entries.row, entries.sample].all():
-            raise ValueError("where must mark only entries that were missing (NaN) in the fit; others were seen by it.")
-        return mask, entries
 
 
 def _range(counts: Ints) -> str:
