@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from nsfa.arrays import Bools, Floats
+from nsfa.arrays import Bools, Floats, Ints
 from nsfa.counts import check_count
 from nsfa.data import observe
 from nsfa.matching import find_or_check, put_features, take_features
@@ -124,9 +124,13 @@ class SPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
         Missing entries are filled by least squares on A from the sample's observed ones.
         """
+        return self._scores(self._matched(X)[0])
+
+    def _matched(self, X: Any) -> tuple[Floats, Ints | None]:
+        """The table with the features of the fit, and where they are in X."""
         check_is_fitted(self)
         where = find_or_check(self, X, self._data.feature_names)
-        return self._scores(as_float_table(X if where is None else take_features(X, where)))
+        return as_float_table(X if where is None else take_features(X, where)), where
 
     def _scores(self, table: Floats) -> Floats:
         data = self._data.like(table)
@@ -140,9 +144,7 @@ class SPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def impute(self, X: Any) -> Any:
         """The table with its holes filled by what its scores say about them; a DataFrame gives a DataFrame."""
-        check_is_fitted(self)
-        where = find_or_check(self, X, self._data.feature_names)
-        table = as_float_table(X if where is None else take_features(X, where))
+        table, where = self._matched(X)
         holes = np.isnan(table)
         table[holes] = self.inverse_transform(self._scores(table))[holes]
         return put_features(X, where, table) if hasattr(X, "columns") else table

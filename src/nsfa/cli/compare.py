@@ -14,27 +14,9 @@ from rich.table import Table as RichTable
 from typer import Exit, Option
 
 from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, Interrupts, quiet_library
-from nsfa.cli.fit import (
-    Output,
-    TableArgument,
-    absolute_paths,
-    check_memory,
-    describe_input,
-    make_estimator,
-    read_input,
-)
+from nsfa.cli.fit import Output, TableArgument, absolute_paths, check_memory, describe_input, make_estimator, read_input
 from nsfa.cli.options import ModelName, ModelOptions, RunOptions, SamplingOptions, TableOptions, WorkOptions, takes
-from nsfa.cli.output import (
-    COMPARISON,
-    FITS,
-    check_free,
-    claim,
-    files,
-    half_compared,
-    held,
-    write_csv,
-    write_figures,
-)
+from nsfa.cli.output import COMPARISON, FITS, check_free, claim, files, half_compared, held, write_csv, write_figures
 from nsfa.cli.run import resume_words
 from nsfa.cli.settings import Sections, command_line, read_config, section, write_config
 from nsfa.cli.words import note, say, say_json

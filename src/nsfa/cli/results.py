@@ -14,15 +14,7 @@ import numpy as np
 
 from nsfa.cli.companions import read_kept_names, read_samples
 from nsfa.cli.options import ReportOptions
-from nsfa.cli.output import (
-    ENRICHMENT,
-    FACTOR_GENES,
-    GENE_SETS,
-    REPORT,
-    write_csv,
-    write_figures,
-    write_text,
-)
+from nsfa.cli.output import ENRICHMENT, FACTOR_GENES, GENE_SETS, REPORT, write_csv, write_figures, write_text
 
 if TYPE_CHECKING:
     from nsfa.arrays import Ints

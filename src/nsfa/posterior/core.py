@@ -295,12 +295,7 @@ class Posterior(OwnAnswers):
         Only a fit with ``store=path`` keeps what ``nsfa.resume`` needs to go on.
         """
         settings = Settings(
-            self.spec,
-            self.length,
-            self.seed,
-            chains=len(self.chains),
-            resumable=False,
-            cut_short=not self.finished,
+            self.spec, self.length, self.seed, len(self.chains), resumable=False, cut_short=not self.finished
         )
         save_chains(path, self.data, settings, self.chains)
 
