@@ -17,8 +17,8 @@ from sklearn.base import clone
 
 from nsfa.arrays import Bools, Floats
 from nsfa.counts import check_count, worker_count
-from nsfa.filling import fill
-from nsfa.metrics import lppd, normal_log_density, rmse
+from nsfa.filling import fill, log_density
+from nsfa.metrics import lppd, rmse
 from nsfa.table import as_float_table, check_table
 from nsfa.tasks import Ledger, Number, Step, Task, run_tasks
 from nsfa.version import __version__
@@ -237,7 +237,7 @@ def _filled(model: Any, table: Floats, hidden: Bools) -> dict[str, float]:
     truth, mean = table[hidden], found.mean[hidden]
     out = {"rmse": rmse(truth, mean), "K": float(found.scores.shape[1]), "converged": found.settled}
     if found.variance is not None:
-        out["lppd"] = lppd(normal_log_density(mean, found.variance[hidden], truth))
+        out["lppd"] = lppd(log_density(mean, found.variance[hidden], truth))
     return out
 
 

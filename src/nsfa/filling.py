@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsfa.arrays import Floats
+from nsfa.model.priors import normal_log_density
 
 ROUNDS = 50
 # of expectation maximisation, for factor analysis
@@ -117,3 +118,9 @@ def _scores(table: Floats, loadings: Floats, noise: Floats) -> tuple[Floats, Flo
 def _outer(rows: Floats) -> Floats:
     """Every row times itself (n, K, K)."""
     return rows[:, :, None] * rows[:, None, :]
+
+
+def log_density(mean: Floats, variance: Floats, truth: Floats) -> Floats:
+    """Log densities of Gaussians, entry by entry."""
+    out: Floats = normal_log_density(truth - mean, 1.0 / variance)
+    return out

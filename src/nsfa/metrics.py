@@ -12,7 +12,6 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import logsumexp
 
 from nsfa.arrays import Floats, Ints
-from nsfa.model.priors import LOG_2PI
 
 
 def reconstruction_error(G_true: Any, G_hat: Any) -> float:
@@ -103,12 +102,6 @@ def lppd(log_density: Any) -> float:
     if values.size == 0:
         raise ValueError("log_density must hold at least one entry. Got none; hold some entries out.")
     return float(values.mean())
-
-
-def normal_log_density(mean: Any, variance: Any, truth: Any) -> Floats:
-    """Log density of each true value under a normal distribution of its own."""
-    out: Floats = -0.5 * (LOG_2PI + np.log(variance) + (truth - mean) ** 2 / variance)
-    return out
 
 
 def log_mean_density(log_density: Any, axis: int = 0) -> Floats:

@@ -394,7 +394,7 @@ def test_json_cannot_leave_its_element():
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.42, "0.4 s"), (42, "42 s"), (600, "10 min"), (9000, "2.5 h")])
 def test_durations(seconds, text):
-    assert prose.duration(seconds) == text
+    assert prose.how_long(seconds) == text
 
 
 def test_the_citation_is_that_of_the_project():

@@ -19,7 +19,7 @@ def guess_factors(n_samples: int, n_features: int, n_components: int | None) -> 
     return n_components or min(n_samples, n_features, 10 + round(4 * sqrt(n_samples)))
 
 
-def draw_bytes(n_features: int, n_factors: int, model: str = "nsfa", n_samples: int = 0) -> float:
+def guess_draw_bytes(n_features: int, n_factors: int, model: str = "nsfa", n_samples: int = 0) -> float:
     """Bytes of one kept draw: a bit per loading, the active ones, and a noise precision per feature."""
     from nsfa.draw import HUGE, LARGE
 
@@ -38,7 +38,7 @@ def estimate(
     table = 8.0 * n_samples * n_features
     # per chain at work: the scaled table, its residual and products; loadings in several forms
     working = 3 * table + 8.0 * n_features * n_factors * 6
-    kept = chains * draws * draw_bytes(n_features, n_factors, model, n_samples)
+    kept = chains * draws * guess_draw_bytes(n_features, n_factors, model, n_samples)
     # the summary walks over the draws with a handful of dense (D, K) tables and a sample of draws for intervals
     summary = 8.0 * n_features * n_factors * 10 + min(200e6, 8.0 * n_features * n_factors * chains * draws)
     return _PROCESS * (processes + 1) + 2 * table + max(processes * working + kept, kept + summary)

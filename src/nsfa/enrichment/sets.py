@@ -65,7 +65,7 @@ class Sets(NamedTuple):
     @property
     def size(self) -> Ints:
         """Genes in each set."""
-        return counts(self.member)
+        return row_sizes(self.member)
 
 
 class Genes(NamedTuple):
@@ -88,7 +88,7 @@ class Genes(NamedTuple):
         return np.array(list(dict.fromkeys(self.of[features].tolist())), dtype=np.int64)
 
 
-def counts(member: Any) -> Ints:
+def row_sizes(member: Any) -> Ints:
     """Stored entries in each row of a sparse matrix."""
     out: Ints = np.diff(member.indptr).astype(np.int64)
     return out

@@ -11,7 +11,7 @@ from scipy.stats import false_discovery_control, hypergeom, pearson3, rankdata
 
 from nsfa.arrays import Floats, Ints
 from nsfa.counts import check_count
-from nsfa.enrichment.sets import MIN_SIZE, GeneSets, Sets, counts, select
+from nsfa.enrichment.sets import MIN_SIZE, GeneSets, Sets, row_sizes, select
 from nsfa.model.spec import is_integer
 from nsfa.posterior.consensus import FDR, Consensus
 from nsfa.posterior.shares import EFFECT
@@ -142,7 +142,7 @@ def _overlaps(genes: Ints, names: Any, sets: Sets) -> dict[str, Any]:
     shared = [",".join(names[genes[row]]) for row in np.split(inside.indices, inside.indptr[1:-1])]
     return {
         "gene_set": sets.name,
-        "overlap": counts(inside),
+        "overlap": row_sizes(inside),
         "set_size": sets.size,
         "list_size": np.full(len(sets.name), len(genes)),
         "genes": shared,
@@ -152,7 +152,7 @@ def _overlaps(genes: Ints, names: Any, sets: Sets) -> dict[str, Any]:
 def _hypergeometric(loading: Floats, genes: Ints, sets: Sets) -> dict[str, Any]:
     """P(overlap at least as large) when a list of this length is drawn at random from all genes."""
     n_all, n_list, size = len(loading), len(genes), sets.size
-    overlap = counts(sets.member[:, genes].tocsr())
+    overlap = row_sizes(sets.member[:, genes].tocsr())
     won = overlap * (n_all - n_list - size + overlap).astype(float)
     lost = (n_list - overlap) * (size - overlap).astype(float)
     with np.errstate(divide="ignore", invalid="ignore"):

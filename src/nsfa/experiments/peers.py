@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nsfa import filling, metrics
+from nsfa import filling
 from nsfa.arrays import Floats
 from nsfa.comparison import hide
 from nsfa.filling import STANDS_STILL
@@ -56,7 +56,7 @@ def predict(name: str, table: Floats, n_factors: int, seed: int) -> Prediction:
 
 def log_density(prediction: Prediction, truth: Floats, where: Any) -> Floats:
     """Log predictive density of the entries that ``where`` marks."""
-    return metrics.normal_log_density(prediction.mean[where], prediction.variance[where], truth[where])
+    return filling.log_density(prediction.mean[where], prediction.variance[where], truth[where])
 
 
 def _mofa(table: Floats, n_factors: int, seed: int, spike_and_slab: bool = False) -> Prediction:

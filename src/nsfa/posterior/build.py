@@ -15,11 +15,10 @@ from nsfa.kernels import Kernels
 from nsfa.posterior.align import Alignment, evenly
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.factors import check_factors, trace_factors
+from nsfa.posterior.predict import INTERVAL_BYTES
 from nsfa.posterior.project import sample_moments
 from nsfa.posterior.shares import Block, Shares, aligned_blocks
 
-# Intervals use evenly spaced draws, as many as keep their loadings below this many bytes.
-INTERVAL_BYTES = 200_000_000
 # Aligned draws that together take no more than this are made once.
 CACHE_BYTES = 50_000_000
 # Averages of scores over this many evenly spaced draws are as good as over all; in large tables over fewer.
@@ -29,7 +28,7 @@ SCORE_ENTRIES = 200_000_000
 _PARTS = 20
 
 
-def build(
+def build_consensus(
     data: Observed,
     chains: Sequence[Sequence[Draw]],
     alignment: Alignment,

@@ -18,12 +18,13 @@ from nsfa.draws.log import save_chains
 from nsfa.draws.store import Settings
 from nsfa.kernels import get_kernels
 from nsfa.length import Length
-from nsfa.metrics import log_mean_density, normal_log_density
+from nsfa.metrics import log_mean_density
+from nsfa.model.priors import normal_log_density
 from nsfa.model.spec import ModelSpec
 from nsfa.posterior.advice import advise
 from nsfa.posterior.align import Alignment, align, evenly
 from nsfa.posterior.answers import OwnAnswers
-from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build, score_means
+from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build_consensus, score_means
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, diagnose
 from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
@@ -187,7 +188,7 @@ class Posterior(OwnAnswers):
         scale = self.data.scale[entries.column]
         y = (truth[mask] - self.data.center[entries.column]) / scale
         logs = [
-            normal_log_density(m.mean, m.variance, y)
+            normal_log_density(y - m.mean, 1.0 / m.variance)
             for m in moments_of(self.data, self._enough_draws(entries), entries, fitted=True)
         ]
         out: Floats = log_mean_density(logs) - np.log(scale)
@@ -207,8 +208,12 @@ class Posterior(OwnAnswers):
 
     @cached_property
     def _consensus(self) -> Consensus:
+        return self._built(0.5, 0.9)
+
+    def _built(self, min_support: float, level: float) -> Consensus:
         with threadpool_limits(1):
-            return build(self.data, self.chains, self._alignment, get_kernels("numba"), preview=self.length.preview)
+            kernels, preview = get_kernels("numba"), self.length.preview
+            return build_consensus(self.data, self.chains, self._alignment, kernels, min_support, level, preview)
 
     def alignment(self) -> Alignment:
         """Which factors of the draws are the same; computed once."""
@@ -221,10 +226,7 @@ class Posterior(OwnAnswers):
         for name, value in (("min_support", min_support), ("level", level)):
             if not 0 < value < 1:
                 raise ValueError(f"{name} must lie between 0 and 1. Got {value!r}.")
-        with threadpool_limits(1):
-            return build(
-                self.data, self.chains, self._alignment, get_kernels("numba"), min_support, level, self.length.preview
-            )
+        return self._built(min_support, level)
 
     def summary(self) -> Any:
         """A pandas DataFrame with a row per consensus factor; see ``Consensus.summary``."""

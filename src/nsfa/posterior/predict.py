@@ -15,7 +15,7 @@ from nsfa.draw import Draw
 from nsfa.kernels import Kernels, Projection, get_kernels
 from nsfa.posterior.project import cluster_fits, project
 
-# Predictive draws kept for intervals are thinned to stay below this many bytes.
+# Draws kept for intervals, of entries or of loadings, are thinned to stay below this many bytes.
 INTERVAL_BYTES = 200_000_000
 
 

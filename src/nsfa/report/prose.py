@@ -134,7 +134,7 @@ def facts(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics) 
         (f"{posterior.data.n_features:,}", "genes"),
         (percent(missing_share(posterior)), "missing"),
         (f"{n_chains} × {n_draws:,}", "chains × draws"),
-        (duration(_seconds(posterior)), "longest chain"),
+        (how_long(_seconds(posterior)), "longest chain"),
     ]
 
 
@@ -149,7 +149,7 @@ def _seconds(posterior: Posterior) -> float:
     return max(chain[-1].scalars.get("seconds", 0.0) for chain in posterior.chains)
 
 
-def duration(seconds: float) -> str:
+def how_long(seconds: float) -> str:
     """A time as one would say it."""
     if seconds < 99.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PARTS = {"loadings": "loadings", "pip": "inclusion", "relevance": "relevance"}
 
 
-def plain(estimator: Any) -> dict[str, Any]:
+def params_of(estimator: Any) -> dict[str, Any]:
     """The estimator's settings as HDF5 can hold them: no None, objects in words. The seed is stored apart."""
     given = estimator.get_params() | estimator.posterior_.resolved
     given = {k: v for k, v in given.items() if v is not None and k != "random_state"}

@@ -15,7 +15,7 @@ from nsfa.enrichment import enrich as enrich_consensus
 from nsfa.estimators import MODELS
 from nsfa.posterior import Posterior
 from nsfa.readers.lists import symbol_in
-from nsfa.tl.record import fitted_genes, plain, stored, write, write_scores, writing
+from nsfa.tl.record import fitted_genes, params_of, stored, write, write_scores, writing
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -77,7 +77,7 @@ def nsfa(
     # a sparse matrix has no names of its own
     data = replace(estimator.posterior_.data, feature_names=names)
     estimator.posterior_ = replace(estimator.posterior_, data=data)
-    params = plain(estimator) | {"model": model, "use_highly_variable": not used.all()}
+    params = params_of(estimator) | {"model": model, "use_highly_variable": not used.all()}
     target = adata.copy() if copy else adata
     write(target, estimator.posterior_, used, key_added, params if layer is None else params | {"layer": layer})
     wanted = ([target] if copy else []) + ([estimator] if return_model else [])
