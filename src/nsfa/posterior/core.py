@@ -21,12 +21,11 @@ from nsfa.length import Length
 from nsfa.metrics import log_mean_density
 from nsfa.model.priors import normal_log_density
 from nsfa.model.spec import ModelSpec
-from nsfa.posterior.advice import advise
 from nsfa.posterior.align import Alignment, align, evenly
 from nsfa.posterior.answers import OwnAnswers
 from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build_consensus, score_means
 from nsfa.posterior.consensus import Consensus
-from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, diagnose
+from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, advise, diagnose
 from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
 from nsfa.posterior.project import sample_moments
 from nsfa.runner import ChainResult
