@@ -275,5 +275,5 @@ class BFRM(_PlainModel):
     _model = "bfrm"
 
 
-MODELS: dict[str, type[_BayesianModel]] = {kind._model: kind for kind in (FA, AFA, FOK, SFA, NSFA, BFRM)}
+ESTIMATORS: dict[str, type[_BayesianModel]] = {kind._model: kind for kind in (FA, AFA, FOK, SFA, NSFA, BFRM)}
 """The estimators of the models with a name, by it."""

@@ -99,7 +99,7 @@ def read_input(table: Path, reading: ReadingOptions, quiet: bool) -> Any:
 
 def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | None) -> Any:
     """The estimator that the options describe."""
-    from nsfa.estimators import MODELS
+    from nsfa.estimators import ESTIMATORS
 
     settings: dict[str, Any] = {
         "chains": sampling.chains, "tune": sampling.tune, "draws": sampling.draws, "thin": sampling.thin,
@@ -122,7 +122,7 @@ def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | N
         settings["concentration"] = _concentration(model.concentration)
     elif model.concentration != "infer":
         raise ValueError(f"--concentration is for nsfa and sfa. Got it with --model {model.model}; leave it out.")
-    return MODELS[model.model](**settings)
+    return ESTIMATORS[model.model](**settings)
 
 
 def _concentration(text: str) -> float | str:

@@ -28,7 +28,7 @@ PAPER = {
     "doi": "10.1214/10-AOAS435",
 }
 SOFTWARE = "nsfa: Bayesian sparse factor analysis for Python"
-MODELS = {
+TITLES = {
     "nsfa": "nonparametric sparse factor analysis (NSFA)",
     "sfa": "sparse factor analysis (SFA)",
     "bfrm": "Bayesian factor regression modelling (BFRM)",
@@ -171,7 +171,7 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
         "quantities that do not depend on factor labels (Vehtari et al., 2021)."
     )
     sentences = [
-        f"We fitted {MODELS.get(spec.name, spec.name)} with nsfa {__version__} (Knowles and Ghahramani, 2011) to "
+        f"We fitted {TITLES.get(spec.name, spec.name)} with nsfa {__version__} (Knowles and Ghahramani, 2011) to "
         f"{posterior.data.shape[1]:,} samples × {posterior.data.n_features:,} genes"
         + (f" ({percent(holes)} of entries missing and integrated out)." if holes else "."),
         f"We ran {n_chains} Markov chain{'s' if n_chains > 1 else ''} of {length.tune:,} warm-up sweeps and "

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from nsfa.arrays import Bools
 from nsfa.enrichment import GeneSets
 from nsfa.enrichment import enrich as enrich_consensus
-from nsfa.estimators import MODELS
+from nsfa.estimators import ESTIMATORS
 from nsfa.posterior import Posterior
 from nsfa.readers.lists import symbol_in
 from nsfa.tl.record import fitted_genes, params_of, stored, write, write_scores, writing
@@ -157,9 +157,9 @@ def _check(adata: Any) -> None:
 
 def _estimator(model: str, settings: dict[str, Any]) -> Any:
     """The unfitted estimator, or one sentence about a setting it does not have."""
-    if model not in MODELS:
-        raise ValueError(f"model must be one of {', '.join(map(repr, MODELS))}. Got {model!r}.")
-    kind = MODELS[model]
+    if model not in ESTIMATORS:
+        raise ValueError(f"model must be one of {', '.join(map(repr, ESTIMATORS))}. Got {model!r}.")
+    kind = ESTIMATORS[model]
     known = kind().get_params()
     for name in settings:
         if name not in known:
