@@ -81,7 +81,7 @@ def draw_demo() -> None:
     shown = [data.loadings[:, truth[order]], draw[:, found[order]] * np.sign(cosine[order])]
 
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), width_ratios=[1.1, 1, 1])
-    values, counts = np.unique(posterior.n_components, return_counts=True)
+    values, counts = np.unique(posterior.n_factors, return_counts=True)
     axes[0].bar(values, counts / counts.sum(), color=BLUE)
     axes[0].axvline(16, color="black", linestyle="--", linewidth=1)
     top = max(counts / counts.sum())

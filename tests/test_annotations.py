@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import f_oneway, linregress
 
-from nsfa.annotations import associate, is_number, left_out_note, sort_columns
+from nsfa.annotations import associate, is_measurement, left_out_note, sort_columns
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from nsfa.annotations import associate, is_number, left_out_note, sort_columns
          "yes or no", "text", "none", "infinite"],
 )  # fmt: skip
 def test_whole_numbers_may_be_labels(values, number):
-    assert is_number(pd.Series(values)) == number
+    assert is_measurement(pd.Series(values)) == number
 
 
 def test_ids_are_left_out_with_the_reason(rng):

@@ -13,9 +13,9 @@ from sklearn.exceptions import NotFittedError
 
 from nsfa import NSFA, SPCA, pl
 from nsfa.datasets import make_sparse_factors
+from nsfa.display import block_order, group_codes
 from nsfa.pl.matrices import left_ordered
 from nsfa.posterior.consensus import Consensus
-from nsfa.reading import block_order, group_codes
 
 SIZES = [(3, 100), (3, 2000), (80, 100), (80, 2000)]
 
@@ -46,8 +46,8 @@ def fake(n_factors, n_features=100, n_samples=60, n_chains=4, names=None):
 
 class FakePosterior:
     def __init__(self, n_components, **traces):
-        self.n_components = self.n_shared = self.n_substantial = np.asarray(n_components)
-        self.traces = {"n_factors": self.n_components.astype(float), **traces}
+        self.n_factors = self.n_shared = self.n_substantial = np.asarray(n_components)
+        self.traces = {"n_factors": self.n_factors.astype(float), **traces}
 
     def trace(self, name):
         return self.traces[name]

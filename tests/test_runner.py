@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
+from nsfa.counts import core_count, worker_count
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.model import preset
-from nsfa.runner import Progress, core_count, sample, worker_count
+from nsfa.monitor import Progress
+from nsfa.runner import sample
 from nsfa.samples import Samples
 from nsfa.workers import Worker, borrowed
 
@@ -156,14 +158,14 @@ def test_bad_settings_get_one_sentence(settings, sentence):
 
 
 def test_negative_jobs_count_back_from_the_cores(monkeypatch):
-    monkeypatch.setattr("nsfa.runner.core_count", lambda: 6)
+    monkeypatch.setattr("nsfa.counts.core_count", lambda: 6)
     assert [worker_count(n) for n in (None, -1, -2, -6, -7, 3, 12)] == [6, 6, 5, 1, 1, 3, 12]
 
 
 def test_cores_are_those_that_affinity_and_containers_leave(monkeypatch):
     if hasattr(os, "sched_setaffinity"):
         code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
-        code += "from nsfa.runner import core_count; print(core_count())"
+        code += "from nsfa.counts import core_count; print(core_count())"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "1\n"
     # a container's quota is counted by joblib
     monkeypatch.setattr("joblib.cpu_count", lambda: 2)

@@ -253,7 +253,7 @@ class TestTransform:
         adata, model = fitted
         kept = np.arange(24) % 4 != 1
         fewer = anndata.AnnData(form(adata.X[:, kept]), var=pd.DataFrame(index=adata.var_names[kept]))
-        monkeypatch.setattr(tl, "_BLOCK", 24 * 16)
+        monkeypatch.setattr(tl.verbs, "_BLOCK", 24 * 16)
         tl.transform(fewer, model, return_std=True)
         mean, deviation = model.posterior_.transform(np.where(kept, adata.X, np.nan), return_std=True)
         np.testing.assert_allclose(fewer.obsm["X_nsfa"], mean, atol=1e-9)

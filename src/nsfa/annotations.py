@@ -17,7 +17,7 @@ SAMPLES_PER_CLUSTER = 5
 SAMPLES_PER_LABEL = 2
 
 
-def is_number(column: Any) -> bool:
+def is_measurement(column: Any) -> bool:
     """Whether a column (a pandas Series) holds measurements rather than labels."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
@@ -53,7 +53,7 @@ def _useless(column: Any) -> str | None:
         return "neither numbers nor labels"
     if different < 2:
         return "all samples alike" if there else "no values"
-    if not is_number(column) and SAMPLES_PER_LABEL * different > there:
+    if not is_measurement(column) and SAMPLES_PER_LABEL * different > there:
         return f"{different} different labels in {there} samples"
     return None
 
@@ -80,7 +80,7 @@ def associate(column: Any, scores: Floats) -> Association:
     Least squares of the scores on the number, or their means by label. With m parameters, adjusted R² = 1 − (1 − R²)
     (n − 1)/(n − m) takes off what m − 1 labels explain by chance, and F = (R²/(m − 1)) / ((1 − R²)/(n − m)) has p.
     """
-    if is_number(column):
+    if is_measurement(column):
         numbers = as_numbers(column)
         there = np.isfinite(numbers)
         centred = numbers[there] - numbers[there].mean()

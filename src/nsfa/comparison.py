@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from nsfa import __version__
 from nsfa.arrays import Bools, Floats
+from nsfa.counts import check_count, worker_count
 from nsfa.filling import fill, log_density
 from nsfa.metrics import lppd, rmse
-from nsfa.runner import check_count, worker_count
 from nsfa.table import as_float_table, check_table
 from nsfa.tasks import Ledger, Number, Step, Task, run_tasks
+from nsfa.version import __version__
 
 COLUMNS = ("model", "split", "lppd", "rmse", "K", "seconds", "converged")
 # so many digits bring a number back to the last bit
@@ -224,7 +224,7 @@ def _own(model: Any, table: Floats, hidden: Bools) -> dict[str, float]:
     posterior = getattr(model, "posterior_", None)
     if posterior is not None:
         out["lppd"] = lppd(posterior.log_predictive_density(table, where=hidden))
-        out["K"] = float(posterior.n_components.mean())
+        out["K"] = float(posterior.n_factors.mean())
         out["converged"] = posterior.diagnostics(factors=False).converged
     elif hasattr(model, "components_"):
         out["K"] = float(len(model.components_))

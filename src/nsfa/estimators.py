@@ -13,15 +13,17 @@ from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nsfa.arrays import Ints
+from nsfa.counts import check_count, worker_count
 from nsfa.data import Observed, observe
 from nsfa.draws.store import Settings
 from nsfa.length import Length
 from nsfa.matching import find_or_check
 from nsfa.model.presets import preset
 from nsfa.model.spec import NAMED_PRIORS, ModelSpec, Priors, is_integer
+from nsfa.monitor import Monitor
 from nsfa.posterior import Posterior
 from nsfa.posterior.answers import Answers
-from nsfa.runner import Monitor, check_count, fresh_seed, sample, shown, worker_count
+from nsfa.runner import fresh_seed, sample, shown
 from nsfa.saved import sample_stored
 
 _INTERRUPTED = "Interrupted: the result rests on the draws made so far."
@@ -60,7 +62,7 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         progress : bool
             Show on standard error where the chains stand: a line each on a terminal, a line now and then elsewhere.
         monitor : callable, optional
-            Called a few times a second with a ``nsfa.runner.Progress``.
+            Called a few times a second with a ``nsfa.monitor.Progress``.
         store : path, optional
             A new folder to write draws and checkpoints to as the chains go; ``nsfa.load`` reads it, and
             ``nsfa.resume`` goes on after an interrupt, a kill or a full disk.
@@ -94,20 +96,9 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             warnings.warn(f"{found.verdict}{advice}", ConvergenceWarning, stacklevel=3)
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
-        """Posterior mean scores of samples, old or new, with any pattern of missing entries.
+        """Posterior mean scores of samples, and their standard deviations if asked for: see ``Posterior.transform``.
 
-        Averaged over draws, on the consensus factors. A frame's columns are matched by name; those that it lacks count
-        as missing, and others are ignored, both with a warning.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or scipy sparse matrix of shape (n_samples, n_features)
-        return_std : bool
-            Also return the posterior standard deviations.
-
-        Returns
-        -------
-        Scores (n_samples, n_components_), or a pair of such arrays; frames if ``set_output`` says so.
+        Frames if ``set_output`` says so.
         """
         if not return_std:
             return super().transform(X)
@@ -282,3 +273,7 @@ class BFRM(_PlainModel):
     """Bayesian factor regression model: two-level sparsity and Dirichlet-process scores. Parameters as in ``SFA``."""
 
     _model = "bfrm"
+
+
+ESTIMATORS: dict[str, type[_BayesianModel]] = {kind._model: kind for kind in (FA, AFA, FOK, SFA, NSFA, BFRM)}
+"""The estimators of the models with a name, by it."""

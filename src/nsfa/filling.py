@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsfa.arrays import Floats
-from nsfa.model.priors import LOG_2PI
+from nsfa.model.priors import normal_log_density
 
 ROUNDS = 50
 # of expectation maximisation, for factor analysis
@@ -122,5 +122,5 @@ def _outer(rows: Floats) -> Floats:
 
 def log_density(mean: Floats, variance: Floats, truth: Floats) -> Floats:
     """Log densities of Gaussians, entry by entry."""
-    out: Floats = -0.5 * (LOG_2PI + np.log(variance) + (truth - mean) ** 2 / variance)
+    out: Floats = normal_log_density(truth - mean, 1.0 / variance)
     return out

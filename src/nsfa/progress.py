@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 if TYPE_CHECKING:
-    from nsfa.runner import Monitor
-    from nsfa.runner import Progress as Report
+    from nsfa.monitor import Monitor
+    from nsfa.monitor import Progress as Report
 
 # Where progress, notes and errors go: all through one console, so that notes do not break into live lines.
 err = Console(stderr=True, highlight=False, soft_wrap=True)

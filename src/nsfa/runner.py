@@ -18,14 +18,16 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from nsfa.chain import Chain, Sweep, chain_generator, run_chain
+from nsfa.counts import check_count, core_count, worker_count
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.draws.log import Keeper, Memory, open_log
 from nsfa.draws.store import Store
 from nsfa.kernels import get_kernels
 from nsfa.length import Length
-from nsfa.model.spec import ModelSpec, is_integer
+from nsfa.model.spec import ModelSpec
 from nsfa.model.start import starting_factors
+from nsfa.monitor import Monitor, Progress
 from nsfa.samples import Samples
 from nsfa.workers import Worker, borrowed
 
@@ -34,27 +36,6 @@ _REPORT_EVERY = 0.1
 _WORTH_PROCESSES = 2.0
 # Entries of a table from which workers are not kept for the next fit.
 _LARGE = 500_000
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where one chain stands: sweeps done of how many, whether still warming up, and its number of factors.
-
-    ``acceptance`` is the share of features that took a changed set of own factors, over the sweeps of this process (NaN
-    for models without births); ``seconds`` is since the chain's start, earlier processes included.
-    """
-
-    chain: int
-    done: int
-    total: int
-    warming_up: bool
-    n_factors: int
-    log_joint: float = math.nan
-    acceptance: float = math.nan
-    seconds: float = 0.0
-
-
-Monitor = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -121,12 +102,6 @@ def _guess_seconds(data: Observed) -> float:
     return 5e-4 + 4e-8 * data.shape[0] * data.shape[1]
 
 
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Raise ValueError unless ``value`` is an int of at least ``least``."""
-    if not is_integer(value) or value < least:
-        raise ValueError(f"{name} must be an int >= {least}. Got {value!r}.")
-
-
 def shown(chains: int, progress: bool, monitor: Monitor | None) -> AbstractContextManager[Monitor | None]:
     """The caller's monitor, and if ``progress`` the display of the command beside it."""
     if not progress:
@@ -140,23 +115,6 @@ def shown(chains: int, progress: bool, monitor: Monitor | None) -> AbstractConte
 def fresh_seed() -> int:
     """A seed from the system's entropy, small enough to write down."""
     return int(np.random.SeedSequence().generate_state(1)[0])
-
-
-def core_count() -> int:
-    """Cores this process may use: less than the machine's where a batch scheduler or a container sets a limit."""
-    from joblib import cpu_count
-
-    return int(cpu_count())
-
-
-def worker_count(n_jobs: int | None) -> int:
-    """How many chains to run at once: None is one per core, negative counts back from the cores as in joblib."""
-    cores = core_count()
-    if n_jobs is None:
-        return cores
-    if not is_integer(n_jobs) or n_jobs == 0:
-        raise ValueError(f"n_jobs must be None or a non-zero int. Got {n_jobs!r}.")
-    return max(1, cores + 1 + n_jobs) if n_jobs < 0 else n_jobs
 
 
 def _run_one(job: _Job, chain: int, stop: threading.Event, report: Callable[[Progress], Any]) -> ChainResult:

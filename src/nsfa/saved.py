@@ -1,18 +1,20 @@
-"""Runs on disk: start one, read it, go on with it, save a copy."""
+"""Runs on disk: start one, read it, go on with it."""
 
 from __future__ import annotations
 
 import warnings
 from os import PathLike
 
-from nsfa import __version__
+from nsfa.atomic import clear_leftovers
+from nsfa.counts import check_count
 from nsfa.data import Observed
-from nsfa.draws.files import StoreError, clear_leftovers
+from nsfa.draws.files import StoreError
 from nsfa.draws.lock import locked
-from nsfa.draws.log import save_chains
 from nsfa.draws.store import Settings, Store, created, open_store
+from nsfa.monitor import Monitor
 from nsfa.posterior import Posterior
-from nsfa.runner import ChainResult, Monitor, check_count, sample, shown
+from nsfa.runner import ChainResult, sample, shown
+from nsfa.version import __version__
 
 
 def sample_stored(
@@ -75,20 +77,6 @@ def resume(
             store = _extended(store, draws)
         with shown(store.settings.chains, progress, monitor) as watcher:
             return _go_on(store, data, n_jobs, watcher)
-
-
-def save(posterior: Posterior, path: str | PathLike[str]) -> None:
-    """Write a posterior's draws, table and settings to a new folder that ``load`` reads."""
-    settings = Settings(
-        posterior.spec,
-        posterior.length,
-        posterior.seed,
-        chains=len(posterior.chains),
-        resumable=False,
-        cut_short=not posterior.finished,
-    )
-    with created(path, posterior.data, settings) as store:
-        save_chains(store, posterior.chains)
 
 
 def _go_on(store: Store, data: Observed, n_jobs: int | None, monitor: Monitor | None) -> Posterior:

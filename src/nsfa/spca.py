@@ -13,10 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from nsfa.arrays import Bools, Floats
+from nsfa.arrays import Bools, Floats, Ints
+from nsfa.counts import check_count
 from nsfa.data import observe
 from nsfa.matching import find_or_check, put_features, take_features
-from nsfa.model.spec import is_integer
 from nsfa.table import as_float_table
 
 _FILL_STEPS, _FILL_TOLERANCE = 500, 1e-4
@@ -91,12 +91,10 @@ class SPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         return self
 
     def _check(self) -> None:
-        if not is_integer(self.n_components) or self.n_components < 1:  # type: ignore[operator]
-            raise ValueError(f"n_components must be an int >= 1. Got {self.n_components!r}.")
+        check_count("n_components", self.n_components)
         if not isinstance(self.variance_share, (int, float)) or not 0 < self.variance_share <= 1:
             raise ValueError(f"variance_share must lie in (0, 1]. Got {self.variance_share!r}.")
-        if not is_integer(self.max_iter) or self.max_iter < 1:
-            raise ValueError(f"max_iter must be an int >= 1. Got {self.max_iter!r}.")
+        check_count("max_iter", self.max_iter)
         number = isinstance(self.ridge, (int, float)) and 0 < self.ridge < np.inf
         if not number and self.ridge is not None and self.ridge != "auto":
             raise ValueError(f"ridge must be positive, None or 'auto'. Got {self.ridge!r}.")
@@ -126,9 +124,13 @@ class SPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
         Missing entries are filled by least squares on A from the sample's observed ones.
         """
+        return self._scores(self._matched(X)[0])
+
+    def _matched(self, X: Any) -> tuple[Floats, Ints | None]:
+        """The table with the features of the fit, and where they are in X."""
         check_is_fitted(self)
         where = find_or_check(self, X, self._data.feature_names)
-        return self._scores(as_float_table(X if where is None else take_features(X, where)))
+        return as_float_table(X if where is None else take_features(X, where)), where
 
     def _scores(self, table: Floats) -> Floats:
         data = self._data.like(table)
@@ -142,9 +144,7 @@ class SPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def impute(self, X: Any) -> Any:
         """The table with its holes filled by what its scores say about them; a DataFrame gives a DataFrame."""
-        check_is_fitted(self)
-        where = find_or_check(self, X, self._data.feature_names)
-        table = as_float_table(X if where is None else take_features(X, where))
+        table, where = self._matched(X)
         holes = np.isnan(table)
         table[holes] = self.inverse_transform(self._scores(table))[holes]
         return put_features(X, where, table) if hasattr(X, "columns") else table

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+from nsfa.atomic import replacing
+
 COLUMNS = ("task", "model", "replicate", "quantity", "at", "value")
 # the last row of a task: without it the task was cut short and is done again
 LAST = "task_seconds"
@@ -92,9 +94,8 @@ class Ledger:
 
     def _write_all(self, rows: dict[str, list[list[str]]]) -> None:
         if self.path is not None:
-            aside = self.path.with_name(f".{self.path.name}.part")
-            _write(aside, "w", [COLUMNS, *(row for some in rows.values() for row in some)])
-            aside.replace(self.path)
+            with replacing(self.path) as aside:
+                _write(aside, "w", [COLUMNS, *(row for some in rows.values() for row in some)])
 
     def _text(self, value: float) -> str:
         """A number with the digits that matter."""

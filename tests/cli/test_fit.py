@@ -177,7 +177,7 @@ def test_fixed_models_and_settings_reach_the_estimator(table, tmp_path):
     ]
     run("fit", table, "-o", tmp_path / "out", *TINY, "--no-report", "--prior", "paper", "--seed", "5", *options)
     posterior = nsfa.load(tmp_path / "out" / "draws")
-    assert (posterior.n_components == 3).all() and posterior.seed == 5
+    assert (posterior.n_factors == 3).all() and posterior.seed == 5
     assert posterior.spec.noise == "isotropic" and posterior.spec.concentration == 2
     assert posterior.spec.priors == nsfa.Priors.paper()
 
@@ -388,7 +388,7 @@ def test_gene_sets_of_other_names_are_one_note(table, tmp_path):
 def test_a_run_reads_its_table_and_diagnoses_its_draws_once(table, tmp_path, monkeypatch):
     from nsfa.cli import results
     from nsfa.posterior import core
-    from nsfa.readers import table as reader
+    from nsfa.readers import pipeline as reader
 
     done = []
 

@@ -6,13 +6,13 @@ import pandas as pd
 import pytest
 
 from nsfa import progress
-from nsfa.annotations import is_number
+from nsfa.annotations import is_measurement
 from nsfa.cli import errors, memory, settings, words
 from nsfa.cli.companions import read_samples, write_samples
 from nsfa.cli.options import ReportOptions, SamplingOptions, TableOptions
 from nsfa.cli.results import _groups
 from nsfa.cli.run import _numbers
-from nsfa.runner import Progress
+from nsfa.monitor import Progress
 
 
 def report(**given):
@@ -171,7 +171,7 @@ def test_annotations_come_back_as_they_were(tmp_path):
     assert read.columns.tolist() == [*frame.columns[:7], "sample.1", "age.1"] and read.index.tolist() == names
     for i, name in enumerate(read):
         before, after = frame.iloc[:, i], read[name]
-        assert is_number(before) == is_number(after), name
+        assert is_measurement(before) == is_measurement(after), name
         assert before.isna().tolist() == after.isna().tolist(), name
         assert before.dropna().tolist() == pytest.approx(after.dropna().tolist()), name
     for name in ("dose", "grade"):

@@ -26,7 +26,7 @@ from nsfa.draws import codec, files, lock, store
 from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.model import Gamma, ModelSpec, Priors, preset
-from nsfa.runner import Progress
+from nsfa.monitor import Progress
 from nsfa.samples import Samples
 
 X = make_sparse_factors(20, 12, 3, density=0.4, random_state=1).X

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from nsfa.length import Length
-from nsfa.posterior.advice import advise
-from nsfa.posterior.diagnostics import diagnose
+from nsfa.posterior.diagnostics import advise, diagnose
 
 
 def found(shape=(4, 500), apart=0.0):

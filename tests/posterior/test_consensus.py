@@ -10,10 +10,10 @@ from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.posterior import align as alignment
-from nsfa.posterior import consensus as module
+from nsfa.posterior import build as module
 from nsfa.posterior import shares
 from nsfa.posterior.align import align, evenly
-from nsfa.posterior.consensus import build
+from nsfa.posterior.build import build_consensus
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,11 @@ def by_hand(rng):
     draws = [np.column_stack(g) for g in ([a, b], [b, -1.2 * a], [a], [1.4 * a, b * 2])]
     data = observe(rng.normal(size=(10, 4)))
     draws = [draw_of(g) for g in draws]
-    return data, draws, build(data, [draws[:2], draws[2:]], align(draws, dense=False), get_kernels("reference"))
+    return (
+        data,
+        draws,
+        build_consensus(data, [draws[:2], draws[2:]], align(draws, dense=False), get_kernels("reference")),
+    )
 
 
 def test_means_are_over_the_draws_that_contain_the_factor(by_hand):
@@ -105,7 +109,7 @@ def test_relevance_counts_draws_with_the_factor_and_all_factors_of_the_draw(rng)
     rare = np.array([0.0, 0.0, 0.0, 4.0, 0.0, 0.0])
     again = np.where(np.arange(6) == 0, weak, a)
     draws = [draw_of(np.column_stack(g)) for g in ([a, other], [-again, other, rare], [other])]
-    found = build(
+    found = build_consensus(
         observe(rng.normal(size=(10, 6))), [draws], align(draws, dense=False), get_kernels("reference"), min_support=0.6
     )
     assert found.n_factors == 2
@@ -147,7 +151,7 @@ def test_a_gene_that_does_not_vary_is_relevant_to_nothing(rng):
     draws = [draw_of(np.array([[2.0], [3.0], [1.0], [0.0]]))] * 2
     with pytest.warns(UserWarning, match="do not vary"):
         data = observe(X)
-    found = build(data, [draws], align(draws, dense=False), get_kernels("reference"))
+    found = build_consensus(data, [draws], align(draws, dense=False), get_kernels("reference"))
     np.testing.assert_array_equal(found.relevance[:, 0], [0, 1, 1, 1, 0])
     np.testing.assert_array_equal(found.probability(0.6)[:, 0], [0, 1, 1, 0, 0])
 
@@ -264,7 +268,7 @@ def test_other_support_and_level(planted):
 def test_intervals_of_a_thinned_posterior_are_close(planted, monkeypatch):
     posterior, found = planted[1].posterior_, planted[2]
     monkeypatch.setattr(module, "INTERVAL_BYTES", 100)
-    thin = build(posterior.data, posterior.chains, posterior.alignment(), get_kernels("numba"))
+    thin = build_consensus(posterior.data, posterior.chains, posterior.alignment(), get_kernels("numba"))
     assert np.abs(thin.upper - found.upper).max() < 0.3 and (thin.upper != found.upper).any()
 
 
@@ -278,7 +282,7 @@ def test_draws_one_by_one_or_side_by_side_are_the_same(planted, monkeypatch, cac
     for size in (10**6, 3000, 1):
         monkeypatch.setattr(alignment, "_BLOCK", size)
         aligned = align(draws, dense=False)
-        results.append((aligned, build(posterior.data, chains, aligned, get_kernels("numba"))))
+        results.append((aligned, build_consensus(posterior.data, chains, aligned, get_kernels("numba"))))
     first = results[0]
     assert first[1].n_factors == 4 and not first[0].support()[0].any()
     for aligned, found in results[1:]:
@@ -292,7 +296,7 @@ def test_a_rare_factor_in_none_of_the_thinned_draws(rng, monkeypatch):
     draws = [draw_of(np.column_stack([a, b])) if 10 < i < 22 else draw_of(a[:, None]) for i in range(101)]
     data, aligned = observe(rng.normal(size=(10, 4))), align(draws, dense=False)
     monkeypatch.setattr(module, "evenly", lambda n, at_most: np.array([0, n - 1]))
-    found = build(data, [draws], aligned, get_kernels("reference"), min_support=0.05)
+    found = build_consensus(data, [draws], aligned, get_kernels("reference"), min_support=0.05)
     assert found.n_factors == 2 and (found.upper[:, 1] == 0).all()
 
 

@@ -13,7 +13,7 @@ from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.posterior import align as alignment
 from nsfa.posterior.align import align
-from nsfa.posterior.consensus import build
+from nsfa.posterior.build import build_consensus
 from nsfa.posterior.diagnostics import ess_bulk, split_rhat
 from nsfa.posterior.factors import (
     FACTOR_ESS,
@@ -91,7 +91,7 @@ def fitted():
 def test_the_numbers_are_those_of_the_aligned_draws(fitted, block, monkeypatch):
     """Against all aligned draws at once, for blocks that end within chains and that span them."""
     monkeypatch.setattr(alignment, "_BLOCK", block)
-    consensus = build(fitted.data, fitted.chains, fitted.alignment(), get_kernels("numba"))
+    consensus = build_consensus(fitted.data, fitted.chains, fitted.alignment(), get_kernels("numba"))
     loadings, active = fitted.aligned()
     g = loadings / fitted.data.scale[:, None]
     noise = [[d.scalars["loading_power"] + (1 / d.noise_precision).sum() for d in chain] for chain in fitted.chains]
@@ -111,7 +111,9 @@ def test_checks_are_in_the_order_of_the_factors(rng):
     sizes = rng.uniform(0.9, 1.1, size=(2, 30, 2))
     chains = [[draw_of(np.column_stack([(1 + c) * i * a, j * b])) for i, j in sizes[c]] for c in range(2)]
     draws = [draw for chain in chains for draw in chain]
-    found = build(observe(rng.normal(size=(9, 5))), chains, align(draws, dense=False), get_kernels("reference"))
+    found = build_consensus(
+        observe(rng.normal(size=(9, 5))), chains, align(draws, dense=False), get_kernels("reference")
+    )
     assert found.pivot.tolist() == [1, 0]
     assert found.checks.rhat[0] < 1.3 and found.checks.rhat[1] > 1.7
 

@@ -165,9 +165,9 @@ def test_an_interrupt_keeps_the_cut_with_most_draws(fitted):
     draws = list(posterior.chains[0])
     results = [ChainResult(0, draws[:50], True), ChainResult(1, draws[:2], False), ChainResult(2, [], False)]
     cut = Posterior.from_results(posterior.data, posterior.spec, results, Length(), 0)
-    assert cut.n_components.shape == (1, 50) and not cut.finished
+    assert cut.n_factors.shape == (1, 50) and not cut.finished
     results[1] = ChainResult(1, draws[:40], False)
-    assert Posterior.from_results(posterior.data, posterior.spec, results, Length(), 0).n_components.shape == (2, 40)
+    assert Posterior.from_results(posterior.data, posterior.spec, results, Length(), 0).n_factors.shape == (2, 40)
     with pytest.raises(RuntimeError, match="Interrupted during warm-up"):
         Posterior.from_results(posterior.data, posterior.spec, results[2:], Length(), 0)
 

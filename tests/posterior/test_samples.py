@@ -46,10 +46,10 @@ def test_predictions_of_one_draw_are_about_its_means(rng, factors):
     data = observe(np.where(rng.random((9, 6)) < 0.3, np.nan, rng.normal(size=(9, 6))))
     row, sample = np.nonzero(data.missing)
     order = np.lexsort((row, sample))
-    entries = Entries(sample[order], row[order])
+    entries = Entries(sample[order], row[order], row[order])
     (found,) = predictive_moments(data, [draw], entries, get_kernels(), fitted=True)
     g, covariance = draw.loadings(), draw.loadings() @ draw.loadings().T + np.diag(1 / draw.noise_precision)
-    for i, (n, d) in enumerate(zip(*entries, strict=True)):
+    for i, (n, d) in enumerate(zip(entries.sample, entries.row, strict=True)):
         seen = ~data.missing[:, n]
         gain = g[d] @ g[seen].T @ np.linalg.inv(covariance[np.ix_(seen, seen)])
         y = (data.values[:, n] - draw.intercept)[seen]

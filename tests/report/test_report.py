@@ -15,7 +15,7 @@ from nsfa.datasets import make_sparse_factors
 from nsfa.enrichment import enrich_both
 from nsfa.length import Length
 from nsfa.posterior.align import evenly
-from nsfa.report import loadings, pack, page, samples, words, write_report
+from nsfa.report import loadings, pack, page, prose, samples, write_report
 from report_cases import checks_of, made_up
 
 ROOT = Path(__file__).parents[2]
@@ -126,17 +126,17 @@ def test_one_chain_has_no_rhat(tmp_path):
 
 def test_verdicts_say_what_to_do_next(tmp_path):
     good = made_up(draws=400)
-    assert words.verdict(good, good.diagnostics()).tone == "good"
+    assert prose.verdict(good, good.diagnostics()).tone == "good"
     stopped = replace(good, finished=False, length=Length(100, 900))
-    told = words.verdict(stopped, good.diagnostics())
+    told = prose.verdict(stopped, good.diagnostics())
     assert told.tone == "caution" and "400 of 900 draws per chain" in told.sentences[0]
     short = made_up(draws=20)
-    told = words.verdict(short, short.diagnostics())
+    told = prose.verdict(short, short.diagnostics())
     assert told.tone == "partly" and "What to do: " in told.sentences[-1] and "draws=" in told.sentences[-1]
     assert told.sentences[-1] == short.diagnostics().advice.for_report()
     few = made_up(draws=3)
     few.__dict__["_consensus"] = replace(few.consensus(), checks=checks_of(3, 4, *["not judged"] * 3))
-    assert words.verdict(few, few.diagnostics()).headline == "Too few draws."
+    assert prose.verdict(few, few.diagnostics()).headline == "Too few draws."
 
 
 def test_chains_that_disagree_are_advised_to_run_longer():
@@ -144,7 +144,7 @@ def test_chains_that_disagree_are_advised_to_run_longer():
     for i, chain in enumerate(posterior.chains):
         for draw in chain:
             draw.scalars["log_evidence"] += 10 * i
-    told = words.verdict(posterior, posterior.diagnostics())
+    told = prose.verdict(posterior, posterior.diagnostics())
     assert told.tone == "partly" and told.headline.startswith("All 3 factors are settled and can be read;")
     assert told.sentences[-1] == (
         "What to do: go on for 1000 more draws per chain (nsfa resume), or fit again with tune=200 and draws=1400. "
@@ -166,7 +166,7 @@ def test_some_factors_can_be_read_before_others(verdicts, tone, headline, tmp_pa
             draw.scalars["log_evidence"] += 10 * i
     consensus = replace(posterior.consensus(), checks=checks_of(3, 4, *verdicts))
     posterior.__dict__["_consensus"] = consensus
-    told = words.verdict(posterior, posterior.diagnostics())
+    told = prose.verdict(posterior, posterior.diagnostics())
     assert told.tone == tone and told.headline.startswith(headline)
     text = written(tmp_path, posterior)
     cells = re.findall(r'<td class="([a-z-]+)">(settled|unsettled|some chains)</td>', text)
@@ -194,7 +194,7 @@ def test_minor_factors_are_folded_away(tmp_path):
 def test_the_numbers_of_factors_in_the_page(fitted, tmp_path):
     posterior = fitted[1].posterior_
     substantial, every = data_of(written(tmp_path, posterior))["k"]
-    for shown, counts in ((substantial, posterior.n_substantial), (every, posterior.n_components)):
+    for shown, counts in ((substantial, posterior.n_substantial), (every, posterior.n_factors)):
         values, times = np.unique(counts, return_counts=True)
         shares = dict(zip(shown["values"], shown["share"], strict=True))
         assert {int(v): pytest.approx(t / counts.size) for v, t in zip(values, times, strict=True)} == {
@@ -357,7 +357,7 @@ def test_wrong_input_is_one_sentence(tmp_path):
     posterior = made_up()
     with pytest.raises(ValueError, match="annotations must have one row per sample, 30, .* Got 2."):
         write_report(tmp_path / "a.html", posterior, annotations=pd.DataFrame({"a": [1, 2]}))
-    with pytest.raises(TypeError, match="posterior must be a Posterior or a fitted estimator. Got dict."):
+    with pytest.raises(TypeError, match="model must be a fitted estimator of this package or its posterior. Got dict."):
         write_report(tmp_path / "a.html", {})
     with pytest.raises(FileNotFoundError, match="The folder of the report must exist"):
         write_report(tmp_path / "none" / "a.html", posterior)
@@ -382,7 +382,7 @@ def test_the_same_fit_gives_the_same_page(tmp_path):
 
 
 def test_settings_of_the_caller_come_first_and_win():
-    table = words.settings_table(made_up(), {"input": "a.csv", "seed": "7, by hand"})
+    table = prose.settings_table(made_up(), {"input": "a.csv", "seed": "7, by hand"})
     assert table[:2] == [("input", "a.csv"), ("seed", "7, by hand")]
     assert [name for name, _ in table].count("seed") == 1 and ("priors", "default") in table
 
@@ -394,9 +394,9 @@ def test_json_cannot_leave_its_element():
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.42, "0.4 s"), (42, "42 s"), (600, "10 min"), (9000, "2.5 h")])
 def test_durations(seconds, text):
-    assert words.duration(seconds) == text
+    assert prose.how_long(seconds) == text
 
 
 def test_the_citation_is_that_of_the_project():
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert words.PAPER["doi"] in cited and words.PAPER["title"] in cited and words.SOFTWARE in cited
+    assert prose.PAPER["doi"] in cited and prose.PAPER["title"] in cited and prose.SOFTWARE in cited

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from nsfa import __version__
 from nsfa.cli import again, compare, demo, fit, info, reproduce, transform
 from nsfa.cli.errors import CommandGroup
 from nsfa.cli.options import takes
 from nsfa.cli.words import say
+from nsfa.version import __version__
 
 __all__ = ["app"]
 

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from nsfa.cli import compare
-from nsfa.cli.companions import (
-    COMPANIONS,
-    Companions,
-    read_companions,
-    read_kept_names,
-    read_samples,
-    write_gene_names,
-    write_samples,
-)
+from nsfa.cli import companions, compare
 from nsfa.cli.errors import quiet_library
 from nsfa.cli.fit import absolute_paths
-from nsfa.cli.options import ReportOptions, VerdictOptions, WorkOptions, takes
+from nsfa.cli.options import COMPANIONS, ReportOptions, VerdictOptions, WorkOptions, takes
 from nsfa.cli.output import COMPARISON, DRAWS, half_compared
-from nsfa.cli.run import complete, write_gene_sets
+from nsfa.cli.run import complete
 from nsfa.cli.settings import change_config, read_config, report_options
 
 if TYPE_CHECKING:
@@ -69,8 +60,8 @@ def resume(
 
     def sampler(monitor: Any) -> Any:
         posterior = nsfa.resume(store, draws=draws, n_jobs=work.jobs, monitor=monitor)
-        if not posterior.length.preview:
-            change_config(out, {"sampling": asdict(posterior.length)}, also=("estimator",))
+        if posterior.resolved:
+            change_config(out, {"sampling": posterior.resolved}, also=("estimator",))
         return posterior
 
     complete(out, sampler, open_store(store).settings.chains, report_options(config), work)
@@ -78,15 +69,12 @@ def resume(
 
 def keep_companions(out: Path, new: ReportOptions, data: Observed, quiet: bool) -> None:
     """Put annotations, gene sets and symbols that came later beside the draws."""
-    samples, genes = read_samples(out, data.shape[1]).index, data.names
-    kept = Companions(gene_names=read_kept_names(out, genes))
-    annotations, sets, names = read_companions(new, samples, genes, kept, quiet)
+    samples, genes = companions.read_samples(out, data.shape[1]).index, data.names
+    kept = companions.Companions(gene_names=companions.read_kept_names(out, genes))
+    annotations, sets, names = companions.read_companions(new, samples, genes, kept, quiet)
     if annotations is not None:
-        write_samples(out, samples, annotations)
-    if sets is not None:
-        write_gene_sets(out, sets)
-    if names is not None:
-        write_gene_names(out, names)
+        companions.write_samples(out, samples, annotations)
+    companions.write_gene_lists(out, sets, names)
 
 
 @takes(VerdictOptions)

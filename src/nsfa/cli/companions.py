@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nsfa.cli.options import ReportOptions
-from nsfa.cli.output import GENE_NAMES, SAMPLE_KINDS, SAMPLES, write_csv, write_text
+from nsfa.cli.output import GENE_NAMES, GENE_SETS, SAMPLE_KINDS, SAMPLES, write_csv, write_text
 from nsfa.cli.words import note
-
-# the options that name their files
-COMPANIONS = ("annotations", "gene_sets", "gene_names")
 
 
 class Companions(NamedTuple):
@@ -53,11 +50,14 @@ def read_companions(
     return Companions(annotations, sets, names)
 
 
-def write_gene_names(out: Path, names: Mapping[str, str]) -> None:
-    """Keep the symbols of the genes beside the draws."""
+def write_gene_lists(out: Path, sets: Mapping[str, Sequence[str]] | None, names: Mapping[str, str] | None) -> None:
+    """Keep gene sets and the symbols of the genes, if there are any, beside the draws."""
     import pandas as pd
 
-    write_csv(out / GENE_NAMES, pd.DataFrame({"gene": list(names), "symbol": list(names.values())}), None)
+    if sets is not None:
+        write_text(out / GENE_SETS, "".join("\t".join([name, "", *genes]) + "\n" for name, genes in sets.items()))
+    if names is not None:
+        write_csv(out / GENE_NAMES, pd.DataFrame({"gene": list(names), "symbol": list(names.values())}), None)
 
 
 def read_kept_names(out: Path, genes: Sequence[str]) -> dict[str, str] | None:

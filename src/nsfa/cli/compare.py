@@ -6,6 +6,7 @@ import math
 import shlex
 import warnings
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,24 +14,14 @@ from rich.table import Table as RichTable
 from typer import Exit, Option
 
 from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, Interrupts, quiet_library
-from nsfa.cli.fit import Output, Table, absolute_paths, check_memory, describe_input, make_estimator, read_input
-from nsfa.cli.options import Model, ModelOptions, RunOptions, SamplingOptions, TableOptions, WorkOptions, takes
-from nsfa.cli.output import (
-    COMPARISON,
-    FIGURES,
-    FITS,
-    check_free,
-    claim,
-    files,
-    half_compared,
-    held,
-    replacing,
-    write_csv,
-)
+from nsfa.cli.fit import Output, TableArgument, absolute_paths, check_memory, describe_input, make_estimator, read_input
+from nsfa.cli.options import ModelName, ModelOptions, RunOptions, SamplingOptions, TableOptions, WorkOptions, takes
+from nsfa.cli.output import COMPARISON, FITS, check_free, claim, files, half_compared, held, write_csv, write_figures
 from nsfa.cli.run import resume_words
 from nsfa.cli.settings import Sections, command_line, read_config, section, write_config
 from nsfa.cli.words import note, say, say_json
 from nsfa.cli.words import out as console
+from nsfa.model.presets import PRESETS
 
 MODELS, SPLITS, HOLDOUT = "nsfa", 10, 0.1
 
@@ -40,7 +31,7 @@ def compare(
     reading: TableOptions,
     sampling: SamplingOptions,
     run: RunOptions,
-    table: Table,
+    table: TableArgument,
     output: Output,
     models: Annotated[str, Option(help="Models, each with its number of factors: nsfa,sfa:20,spca:10.")] = MODELS,
     splits: Annotated[int, Option(min=1, help="How often to hide entries, others each time.")] = SPLITS,
@@ -104,7 +95,7 @@ def _check_memory(
     for word in estimators:
         name, _, number = word.partition(":")
         if name != "spca":
-            options = ModelOptions(model=Model(name), n_components=int(number) if number else None)
+            options = ModelOptions(model=ModelName(name), n_components=int(number) if number else None)
             check_memory(shape, options, sampling, jobs, fits=splits * len(estimators))
 
 
@@ -148,7 +139,10 @@ def fit_all(
         n_jobs=run.jobs, progress=not run.quiet, store=out / FITS,
     )  # fmt: skip
     if len(frame) == len(estimators) * how["splits"]:
-        write_figures(out, frame)
+        from nsfa import pl
+
+        known = [metric for metric in ("lppd", "rmse") if frame[metric].notna().any()]
+        write_figures(out, {metric: partial(pl.compare, frame, metric) for metric in known})
         write_csv(out / COMPARISON, frame, None)
     return frame
 
@@ -158,8 +152,8 @@ def parse_models(text: str, sampling: SamplingOptions) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
         name, _, number = word.partition(":")
-        if name not in (*Model, "spca") or (number and not (number.isdecimal() and int(number))):
-            known = ", ".join([*Model, "spca"])
+        if name not in (*PRESETS, "spca") or (number and not (number.isdecimal() and int(number))):
+            known = ", ".join([*PRESETS, "spca"])
             raise ValueError(f"--models must be names ({known}), each with :factors. Got {word!r}; write nsfa,sfa:20.")
         found[word] = _estimator(name, int(number) if number else None, sampling)
     if not found:
@@ -169,13 +163,13 @@ def parse_models(text: str, sampling: SamplingOptions) -> dict[str, Any]:
 
 def _estimator(name: str, n_components: int | None, sampling: SamplingOptions) -> Any:
     if name != "spca":
-        if name == Model.nsfa and n_components is not None:
+        if name == "nsfa" and n_components is not None:
             raise ValueError(
                 f"nsfa infers its number of factors. Got 'nsfa:{n_components}'; write nsfa, or sfa:{n_components}."
             )
-        if name != Model.nsfa and n_components is None:
+        if name != "nsfa" and n_components is None:
             raise ValueError(f"--models must give {name} its number of factors. Got {name!r}; write {name}:20.")
-        model = make_estimator(ModelOptions(model=Model(name), n_components=n_components), sampling, None)
+        model = make_estimator(ModelOptions(model=ModelName(name), n_components=n_components), sampling, None)
         # each split has a seed of its own
         return model.set_params(random_state=None)
     import nsfa
@@ -183,24 +177,6 @@ def _estimator(name: str, n_components: int | None, sampling: SamplingOptions) -
     if n_components is None:
         raise ValueError("--models must give spca its number of factors. Got 'spca'; write spca:20.")
     return nsfa.SPCA(n_components=n_components)
-
-
-def write_figures(out: Path, frame: Any) -> None:
-    """Box plots of the scores."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    from nsfa import pl
-
-    (out / FIGURES).mkdir(exist_ok=True)
-    for metric in ("lppd", "rmse"):
-        if frame[metric].notna().any():
-            pl.compare(frame, metric)
-            with replacing(out / FIGURES / f"{metric}.png") as part:
-                plt.gcf().savefig(part, format="png", dpi=120)
-            plt.close("all")
 
 
 def all_converged(frame: Any) -> bool:

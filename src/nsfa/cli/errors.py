@@ -22,7 +22,7 @@ from typer.core import TyperGroup
 
 from nsfa.cli.words import fail, note, survive_narrow_encodings
 
-DONE, USER_ERROR, NOT_CONVERGED, PARTLY_CONVERGED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+USER_ERROR, NOT_CONVERGED, PARTLY_CONVERGED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 # joblib's tracker, a process of its own, cleans up after a command that ends at once: no need to hear of it
 _TRACKER = "ignore::UserWarning:joblib.externals.loky.backend.resource_tracker"
 # how the library names what this program calls ``nsfa resume``
@@ -127,7 +127,7 @@ class Interrupts:
     """
 
     def __init__(self, last_words: str, collected: str = "draws") -> None:
-        self.last_words, self.collected, self.code = last_words, collected, DONE
+        self.last_words, self.collected, self.code = last_words, collected, 0
         self._handlers = ExitStack()
 
     def __enter__(self) -> Interrupts:

@@ -8,15 +8,15 @@ from typing import Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from nsfa.cli import memory
-from nsfa.cli.companions import COMPANIONS, Companions, read_companions
+from nsfa.cli.companions import Companions, read_companions
 from nsfa.cli.options import (
-    Model,
+    COMPANIONS,
     ModelOptions,
     ReadingOptions,
     ReportOptions,
     RunOptions,
     SamplingOptions,
-    Scale,
+    ScaleName,
     TableOptions,
     takes,
 )
@@ -26,7 +26,7 @@ from nsfa.cli.settings import Sections, command_line, section
 from nsfa.cli.words import note, tell_progress
 
 Options = TypeVar("Options", ReportOptions, TableOptions)
-Table = Annotated[
+TableArgument = Annotated[
     Path,
     Argument(
         metavar="TABLE",
@@ -44,7 +44,7 @@ def fit(
     sampling: SamplingOptions,
     wanted: ReportOptions,
     run: RunOptions,
-    table: Table,
+    table: TableArgument,
     output: Output,
 ) -> None:
     """Fit a model to a table, and write its draws, tables, figures and a report.
@@ -99,30 +99,30 @@ def read_input(table: Path, reading: ReadingOptions, quiet: bool) -> Any:
 
 def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | None) -> Any:
     """The estimator that the options describe."""
-    import nsfa
+    from nsfa.estimators import ESTIMATORS
 
     settings: dict[str, Any] = {
         "chains": sampling.chains, "tune": sampling.tune, "draws": sampling.draws, "thin": sampling.thin,
-        "preview": sampling.preview, "random_state": sampling.seed, "n_jobs": jobs, "noise": model.noise.value,
-        "prior": model.prior.value,
-        "scale": None if model.scale is Scale.none else model.scale.value,
+        "preview": sampling.preview, "random_state": sampling.seed, "n_jobs": jobs, "noise": str(model.noise),
+        "prior": str(model.prior),
+        "scale": None if model.scale is ScaleName.none else str(model.scale),
     }  # fmt: skip
     if jobs == 0:
         raise ValueError("--jobs must not be 0. Got 0; leave it out to use every core.")
-    if model.model is Model.nsfa and model.n_components is not None:
+    if model.model == "nsfa" and model.n_components is not None:
         raise ValueError(
             f"--n-components is for models with a fixed number of factors; nsfa infers it. Got {model.n_components}; "
             "leave it out, or use --model sfa."
         )
-    if model.model is not Model.nsfa:
+    if model.model != "nsfa":
         if model.n_components is None:
-            raise ValueError(f"--model {model.model.value} must have --n-components. Got none; use nsfa to infer it.")
+            raise ValueError(f"--model {model.model} must have --n-components. Got none; use nsfa to infer it.")
         settings["n_components"] = model.n_components
-    if model.model in (Model.nsfa, Model.sfa):
+    if model.model in ("nsfa", "sfa"):
         settings["concentration"] = _concentration(model.concentration)
     elif model.concentration != "infer":
-        raise ValueError(f"--concentration is for nsfa and sfa. Got it with --model {model.model.value}; leave it out.")
-    return getattr(nsfa, model.model.value.upper())(**settings)
+        raise ValueError(f"--concentration is for nsfa and sfa. Got it with --model {model.model}; leave it out.")
+    return ESTIMATORS[model.model](**settings)
 
 
 def _concentration(text: str) -> float | str:
@@ -138,15 +138,15 @@ def check_memory(
     shape: tuple[int, int], model: ModelOptions, sampling: SamplingOptions, jobs: int | None, fits: int | None = None
 ) -> None:
     """Raise ValueError if the run will not fit into memory; or so many ``fits``, each of them on one core."""
+    from nsfa.counts import worker_count
     from nsfa.length import preview_draws
-    from nsfa.runner import worker_count
 
     workers = worker_count(jobs)
     processes, together = (min(workers, sampling.chains), 1) if fits is None else (1, min(workers, fits))
     draws = preview_draws(sampling.draws) if sampling.preview else sampling.draws
     memory.check(
         together * memory.estimate(
-            shape, chains=sampling.chains, draws=draws, processes=processes, model=model.model.value,
+            shape, chains=sampling.chains, draws=draws, processes=processes, model=model.model,
             n_components=model.n_components,
         )
     )  # fmt: skip

@@ -67,7 +67,7 @@ def info(
 
 def about_here() -> dict[str, Any]:
     """Versions, cores, memory, and which optional packages are missing."""
-    from nsfa.runner import core_count
+    from nsfa.counts import core_count
 
     there = memory.available()
     packages = {}

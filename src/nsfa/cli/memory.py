@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from pathlib import Path
 
-from nsfa.cli.options import Model
+from nsfa.model.presets import PRESETS
 
 GB = 1e9
 # the interpreter with its libraries and compiled code, per process
@@ -19,13 +19,13 @@ def guess_factors(n_samples: int, n_features: int, n_components: int | None) -> 
     return n_components or min(n_samples, n_features, 10 + round(4 * sqrt(n_samples)))
 
 
-def draw_bytes(n_features: int, n_factors: int, model: str = Model.nsfa, n_samples: int = 0) -> float:
+def guess_draw_bytes(n_features: int, n_factors: int, model: str = "nsfa", n_samples: int = 0) -> float:
     """Bytes of one kept draw: a bit per loading, the active ones, and a noise precision per feature."""
     from nsfa.draw import HUGE, LARGE
 
-    active = n_features * n_factors * (1.0 if model in ("fa", "afa", "fok") else _DENSITY)
+    active = n_features * n_factors * (1.0 if PRESETS[model].pattern == "dense" else _DENSITY)
     each = 4 if active <= LARGE else 2 if active <= HUGE else 1
-    scores = 4 * n_samples * n_factors if model == Model.bfrm else 0
+    scores = 4 * n_samples * n_factors if PRESETS[model].scores == "dirichlet" else 0
     return n_features * n_factors / 8 + active * each + 8 * n_features + scores
 
 
@@ -38,7 +38,7 @@ def estimate(
     table = 8.0 * n_samples * n_features
     # per chain at work: the scaled table, its residual and products; loadings in several forms
     working = 3 * table + 8.0 * n_features * n_factors * 6
-    kept = chains * draws * draw_bytes(n_features, n_factors, model, n_samples)
+    kept = chains * draws * guess_draw_bytes(n_features, n_factors, model, n_samples)
     # the summary walks over the draws with a handful of dense (D, K) tables and a sample of draws for intervals
     summary = 8.0 * n_features * n_factors * 10 + min(200e6, 8.0 * n_features * n_factors * chains * draws)
     return _PROCESS * (processes + 1) + 2 * table + max(processes * working + kept, kept + summary)

@@ -7,46 +7,35 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from typer import Option
 
+from nsfa.model.presets import PRESETS
+from nsfa.model.spec import NAMED_PRIORS, NOISES
+
+# the options that name files of what comes with a table
+COMPANIONS = ("annotations", "gene_sets", "gene_names")
 TABLE, MODEL, SAMPLING, REPORT, RUNNING = "Table", "Model", "Sampling", "Results", "Running"
 
-
-class Model(StrEnum):
-    """The models, by the names of their estimators."""
-
-    nsfa = "nsfa"
-    sfa = "sfa"
-    fa = "fa"
-    afa = "afa"
-    fok = "fok"
-    bfrm = "bfrm"
-
-
-class Noise(StrEnum):
-    """How features share their noise variance."""
-
-    diagonal = "diagonal"
-    isotropic = "isotropic"
-    shared = "shared"
+if TYPE_CHECKING:
+    ModelName = str
+    NoiseName = str
+    PriorName = str
+else:
+    # classes that the library's own lists make, for the help and the checks of the command line
+    ModelName, NoiseName, PriorName = (
+        StrEnum(title, {name: name for name in names})
+        for title, names in (("ModelName", PRESETS), ("NoiseName", NOISES), ("PriorName", NAMED_PRIORS))
+    )
 
 
-class Scale(StrEnum):
+class ScaleName(StrEnum):
     """What features are divided by."""
 
     feature = "feature"
     common = "global"
     none = "none"
-
-
-class Prior(StrEnum):
-    """The sets of hyperparameters with a name."""
-
-    default = "default"
-    paper = "paper"
-    learned = "learned"
 
 
 def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
@@ -79,22 +68,22 @@ class TableOptions(ReadingOptions):
 class ModelOptions:
     """Which model."""
 
-    model: Annotated[Model, _option(MODEL, "nsfa infers the number of factors; the others need --n-components.")] = (
-        Model.nsfa
-    )
+    model: Annotated[
+        ModelName, _option(MODEL, "nsfa infers the number of factors; the others need --n-components.")
+    ] = "nsfa"
     n_components: Annotated[
         int | None, _option(MODEL, "Number of factors, for the models that do not infer it.", "--n-components", min=1)
     ] = None
     concentration: Annotated[
         str, _option(MODEL, "Concentration of the buffet process: a number, or infer (nsfa and sfa).")
     ] = "infer"
-    noise: Annotated[Noise, _option(MODEL, "A noise variance per gene, one for all, or per gene and similar.")] = (
-        Noise.diagonal
+    noise: Annotated[NoiseName, _option(MODEL, "A noise variance per gene, one for all, or per gene and similar.")] = (
+        "diagonal"
     )
-    scale: Annotated[Scale, _option(MODEL, "Divide by each gene's standard deviation, a common one, or not.")] = (
-        Scale.feature
+    scale: Annotated[ScaleName, _option(MODEL, "Divide by each gene's standard deviation, a common one, or not.")] = (
+        ScaleName.feature
     )
-    prior: Annotated[Prior, _option(MODEL, "The default priors, the paper's, or former ones.")] = Prior.default
+    prior: Annotated[PriorName, _option(MODEL, "The default priors, the paper's, or former ones.")] = "default"
 
 
 @dataclass(frozen=True)
@@ -161,9 +150,7 @@ class WorkOptions(VerdictOptions):
 
     jobs: Annotated[
         int | None,
-        _option(
-            RUNNING, "Chains that run at once; as many as there are cores if not given.", "--jobs", "-j", "--threads"
-        ),
+        _option(RUNNING, "Chains that run at once; as many as there are cores if not given.", "--jobs", "-j"),
     ] = None
 
 

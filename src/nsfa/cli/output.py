@@ -7,10 +7,12 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from nsfa.atomic import replacing
 
 DRAWS, REPORT, SAMPLES, GENE_SETS, FIGURES = "draws", "report.html", "samples.csv", "gene_sets.gmt", "figures"
 COMPARISON, TABLE, FACTOR_GENES, ENRICHMENT = "comparison.csv", "table.csv", "factor_genes.gmt", "enrichment.csv"
@@ -130,17 +132,6 @@ def remove(out: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of ``path`` once it is complete."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        yield part
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a text file, whole."""
     with replacing(path) as part:
@@ -158,6 +149,22 @@ def write_csv(path: Path, frame: Any, index: str | None, digits: int | None = 6)
             part, index=index is not None, index_label=index, float_format=form, encoding="utf-8",
             quoting=csv.QUOTE_ALL if broken else csv.QUOTE_MINIMAL,
         )  # fmt: skip
+
+
+def write_figures(out: Path, drawings: Mapping[str, Callable[[], Any]]) -> None:
+    """Draw figures, without a display, and write each under its name."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    (out / FIGURES).mkdir(exist_ok=True)
+    for name, draw in drawings.items():
+        plt.close("all")
+        draw()
+        with replacing(out / FIGURES / f"{name}.png") as part:
+            plt.gcf().savefig(part, format="png", dpi=120)
+        plt.close("all")
 
 
 def files(out: Path) -> list[str]:

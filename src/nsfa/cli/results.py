@@ -14,31 +14,20 @@ import numpy as np
 
 from nsfa.cli.companions import read_kept_names, read_samples
 from nsfa.cli.options import ReportOptions
-from nsfa.cli.output import (
-    ENRICHMENT,
-    FACTOR_GENES,
-    FIGURES,
-    GENE_SETS,
-    REPORT,
-    replacing,
-    write_csv,
-    write_text,
-)
+from nsfa.cli.output import ENRICHMENT, FACTOR_GENES, GENE_SETS, REPORT, write_csv, write_figures, write_text
 
 if TYPE_CHECKING:
-    from nsfa.arrays import Floats, Ints
-    from nsfa.data import Observed
+    from nsfa.arrays import Ints
     from nsfa.posterior import Posterior
     from nsfa.posterior.consensus import Consensus
 
-FDR = 0.05
 Symbols = tuple[str, ...] | None
 """The genes as people call them, in the order of the features, where that is not what the table calls them."""
 
 
 def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config: Mapping[str, Any]) -> dict[str, Any]:
     """Write all that is derived from the draws; returns its summary."""
-    from nsfa.reading import symbols_of
+    from nsfa.display import symbols_of
 
     samples = read_samples(out, posterior.data.shape[1])
     names = read_kept_names(out, posterior.data.names)
@@ -50,7 +39,7 @@ def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config
     found = {**summary(posterior), "notes": config.get("input", {}).get("notes")}
     write_text(out / "diagnostics.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     if wanted.report:
-        write_figures(out, posterior, samples, symbols)
+        write_figures(out, _drawings(posterior, samples, symbols))
         from nsfa.report import write_report
 
         settings = _shown(config)
@@ -130,16 +119,15 @@ def gene_lists(consensus: Consensus, symbols: Symbols = None) -> Any:
     """The genes of every factor at 5 % FDR, a row each: its core, most certain first, then the others."""
     import pandas as pd
 
-    core = [consensus.genes(k, FDR) for k in range(consensus.n_factors)]
-    every = [consensus.genes(k, FDR, effect=0) for k in range(consensus.n_factors)]
-    lists = [np.append(own, rest[~np.isin(rest, own)]) for own, rest in zip(core, every, strict=True)]
+    both = [consensus.lists(k) for k in range(consensus.n_factors)]
+    lists = [np.append(core, every[~np.isin(every, core)]) for core, every in both]
     gene = np.concatenate([*lists, np.zeros(0, np.int64)]).astype(np.int64)
     factor = np.repeat(np.arange(consensus.n_factors), [len(genes) for genes in lists])
     columns = {
         "factor": factor,
         "gene": [consensus.feature_names[d] for d in gene],
         **({} if symbols is None else {"symbol": [symbols[d] for d in gene]}),
-        "core": [i < len(own) for own, genes in zip(core, lists, strict=True) for i in range(len(genes))],
+        "core": [i < len(core) for (core, _), genes in zip(both, lists, strict=True) for i in range(len(genes))],
     }
     parts = {"loading": "loadings", **{name: name for name in ("lower", "upper", "relevance", "inclusion")}}
     return pd.DataFrame(columns | {name: getattr(consensus, part)[gene, factor] for name, part in parts.items()})
@@ -157,7 +145,7 @@ def write_factor_genes(path: Path, posterior: Posterior, symbols: Symbols = None
     for kind, (effect, meaning) in kinds.items():
         for k in range(consensus.n_factors):
             # a tab or a line break within a name would be read as the next gene
-            genes = [" ".join(consensus.feature_names[d].split()) for d in consensus.genes(k, FDR, effect)]
+            genes = [" ".join(consensus.feature_names[d].split()) for d in consensus.genes(k, effect=effect)]
             # several probes may have one symbol
             genes = list(dict.fromkeys(genes))
             if genes:
@@ -169,20 +157,12 @@ def write_imputed(out: Path, posterior: Posterior, samples: Any, samples_in_rows
     """Write ``imputed.csv``: the table, the way round it was read, with its holes filled by posterior means."""
     import pandas as pd
 
-    filled = posterior.impute(user_table(posterior.data))
+    from nsfa.posterior.predict import fitted_table
+
+    filled = posterior.impute(fitted_table(posterior.data))
     frame = pd.DataFrame(filled, index=samples, columns=list(posterior.data.names))
     # more digits than measurements have, fewer than centring and scaling leave
     write_csv(out / "imputed.csv", *((frame, "sample") if samples_in_rows else (frame.T, "gene")), digits=10)
-
-
-def user_table(data: Observed) -> Floats:
-    """The table that was fitted (samples, features) in the user's units, NaN where missing; constants as they were."""
-    values = data.values if data.offset is None else data.values.toarray() - data.offset[:, None]
-    out = np.tile(data.center, (data.shape[1], 1))
-    out[:, data.kept] += values.T * data.scale[data.kept]
-    if data.missing is not None:
-        out[:, data.kept] = np.where(data.missing.T, np.nan, out[:, data.kept])
-    return out
 
 
 def summary(posterior: Posterior) -> dict[str, Any]:
@@ -196,7 +176,7 @@ def summary(posterior: Posterior) -> dict[str, Any]:
         "n_shared_posterior": _shares(posterior.n_shared),
         "n_outlying": int((consensus.two_samples > OUTLYING).sum()),
         "n_components": consensus.n_factors,
-        "n_components_posterior": _shares(posterior.n_components),
+        "n_components_posterior": _shares(posterior.n_factors),
         "converged": diagnostics.converged,
         "partly_converged": diagnostics.partly_converged,
         "n_settled": diagnostics.settled,
@@ -216,8 +196,9 @@ def summary(posterior: Posterior) -> dict[str, Any]:
 
 def _shares(counts: Ints) -> dict[str, float]:
     """The share of the draws with each number."""
-    values, times = np.unique(counts, return_counts=True)
-    return {str(k): round(float(share), 6) for k, share in zip(values, times / times.sum(), strict=True)}
+    from nsfa.display import count_shares
+
+    return {str(k): round(float(share), 6) for k, share in zip(*count_shares(counts), strict=True)}
 
 
 def _factors(consensus: Consensus) -> list[dict[str, Any]]:
@@ -230,23 +211,8 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_figures(out: Path, posterior: Posterior, samples: Any, symbols: Symbols = None) -> None:
-    """Draw the usual figures, without a display."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    (out / FIGURES).mkdir(exist_ok=True)
-    for name, draw in _drawings(posterior, samples, symbols).items():
-        plt.close("all")
-        draw()
-        with replacing(out / FIGURES / f"{name}.png") as part:
-            plt.gcf().savefig(part, format="png", dpi=120)
-        plt.close("all")
-
-
 def _drawings(posterior: Posterior, samples: Any, symbols: Symbols) -> dict[str, Callable[[], Any]]:
+    """The usual figures, by name."""
     from nsfa import pl
 
     consensus = _shown_as(posterior.consensus(), symbols)

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from nsfa.cli.companions import Companions, write_gene_names, write_samples
+from nsfa.cli.companions import Companions, write_gene_lists, write_samples
 from nsfa.cli.errors import NOT_CONVERGED, PARTLY_CONVERGED, Interrupts, quiet_library
 from nsfa.cli.options import ReportOptions, RunOptions, VerdictOptions
-from nsfa.cli.output import DRAWS, GENE_SETS, REPORT, TABLE, claim, files, write_csv, write_text
+from nsfa.cli.output import DRAWS, REPORT, TABLE, claim, files, write_csv
 from nsfa.cli.results import write_results
 from nsfa.cli.settings import Sections, change_config, read_config, section, write_config
 from nsfa.cli.words import note, say, say_json, tell_progress
 from nsfa.progress import COMPILING, duration, not_compiled, watch
 
 if TYPE_CHECKING:
+    from nsfa.monitor import Monitor
     from nsfa.posterior import Posterior
     from nsfa.readers import Table
-    from nsfa.runner import Monitor
 
 # draws have many more factors than recur: at least so many more, and such a share of those that do
 MANY_MORE, MANY_MORE_SHARE = 2, 0.2
@@ -51,25 +51,18 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
         write_config(out, plan.command, {**plan.sections, "results": section(plan.wanted)})
         annotations, sets, names = plan.companions
         write_samples(out, plan.table.sample_names, annotations)
-        if sets is not None:
-            write_gene_sets(out, sets)
-        if names is not None:
-            write_gene_names(out, names)
+        write_gene_lists(out, sets, names)
         if plan.keep_table:
             write_csv(out / TABLE, plan.table.frame().T, "gene", digits=None)
 
         def sampler(monitor: Monitor) -> Posterior:
             posterior: Posterior = plan.estimator.fit(plan.table.X, store=out / DRAWS, monitor=monitor).posterior_
-            if not posterior.length.preview and (plan.estimator.thin is None or plan.estimator.tune is None):
-                change_config(out, {"sampling": {"tune": posterior.length.tune, "thin": posterior.length.thin}})
+            open_ones = {k: v for k, v in posterior.resolved.items() if getattr(plan.estimator, k) is None}
+            if open_ones:
+                change_config(out, {"sampling": open_ones})
             return posterior
 
         return complete(out, sampler, plan.estimator.chains, plan.wanted, run)
-
-
-def write_gene_sets(out: Path, sets: dict[str, list[str]]) -> None:
-    """Keep the gene sets beside the draws."""
-    write_text(out / GENE_SETS, "".join("\t".join([name, "", *genes]) + "\n" for name, genes in sets.items()))
 
 
 def resume_words(out: Path) -> str:

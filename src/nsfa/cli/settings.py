@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shlex
 import tomllib
@@ -13,9 +12,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nsfa import __version__
-from nsfa.cli.options import ReportOptions
+import tomli_w
+
+from nsfa.cli.options import COMPANIONS, ReportOptions
 from nsfa.cli.output import write_text
+from nsfa.version import __version__
 
 CONFIG = "config.toml"
 PACKAGES = ("numpy", "scipy", "numba", "scikit-learn", "pandas", "matplotlib", "joblib", "typer", "rich")
@@ -50,19 +51,18 @@ def command_line(name: str, argument: str | None, out: Path, *groups: Any) -> st
 
 def section(group: Any) -> dict[str, Any]:
     """A group of options as plain values; what is not set is left out."""
-    return {name: _scalar(value) for name, value in asdict(group).items() if value is not None}
-
-
-def _scalar(value: Any) -> Any:
-    return str(value) if isinstance(value, (str, Path)) else value
+    return _scalars(asdict(group))
 
 
 def write_config(out: Path, command: str, sections: Mapping[str, Mapping[str, Any]]) -> None:
     """Write ``config.toml``: the command, when, the sections, and the versions."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    head = f"# {command.split()[1]} of nsfa {__version__}; the command, with another -o, repeats it.\n"
-    top = {"command": command, "created": now}
-    write_text(out / CONFIG, head + to_toml(top, {**sections, "versions": versions()}))
+    _write(out, command.split()[1], {"command": command, "created": now}, {**sections, "versions": versions()})
+
+
+def _write(out: Path, name: str, top: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]]) -> None:
+    head = f"# {name} of nsfa {__version__}; the command, with another -o, repeats it.\n"
+    write_text(out / CONFIG, head + to_toml(top, sections))
 
 
 def read_config(out: Path) -> dict[str, Any]:
@@ -85,17 +85,13 @@ def change_config(out: Path, sections: Mapping[str, Mapping[str, Any]], also: Se
         return
     command = shlex.split(config.pop("command", "nsfa fit"))
     for name, values in sections.items():
-        values = {key: _scalar(value) for key, value in values.items()}
+        values = _scalars(values)
         for part in (name, *also):
             config.setdefault(part, {}).update(values)
         # the demo's results are its own: it has no options for them
         for key, value in values.items() if name != "results" or command[1] == "fit" else ():
             _set_flag(command, "--" + key.replace("_", "-"), value)
-    top = {"command": shlex.join(command), "created": config.pop("created", "")}
-    write_text(
-        out / CONFIG,
-        f"# {command[1]} of nsfa {__version__}; the command, with another -o, repeats it.\n" + to_toml(top, config),
-    )
+    _write(out, command[1], {"command": shlex.join(command), "created": config.pop("created", "")}, config)
 
 
 def _set_flag(command: list[str], flag: str, value: Any) -> None:
@@ -115,7 +111,7 @@ def _set_flag(command: list[str], flag: str, value: Any) -> None:
 def report_options(config: Mapping[str, Any]) -> ReportOptions:
     """The options of the results, as a run was started with."""
     given: dict[str, Any] = dict(config.get("results", {}))
-    for name in ("annotations", "gene_sets", "gene_names"):
+    for name in COMPANIONS:
         if name in given:
             given[name] = Path(given[name])
     known = {field.name for field in fields(ReportOptions)}
@@ -124,20 +120,13 @@ def report_options(config: Mapping[str, Any]) -> ReportOptions:
 
 def to_toml(top: Mapping[str, Any], sections: Mapping[str, Mapping[str, Any]]) -> str:
     """Scalars, then tables of scalars; None is left out."""
-    parts = [_lines(top)]
-    parts += [f"[{name}]\n{_lines(values)}" for name, values in sections.items()]
-    return "\n".join(parts)
+    return tomli_w.dumps({**_scalars(top), **{name: _scalars(values) for name, values in sections.items()}})
 
 
-def _lines(values: Mapping[str, Any]) -> str:
-    return "".join(f"{key} = {_value(value)}\n" for key, value in values.items() if value is not None)
+def _scalars(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _scalar(value) for key, value in values.items() if value is not None}
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (int, float)):
-        return repr(value)
-    # a JSON string is a TOML string, but for the delete character; file names may hold what is no text
-    text = str(value).encode("utf-8", "replace").decode("utf-8")
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _scalar(value: Any) -> Any:
+    """A number, or text: file names may hold what is none."""
+    return value if isinstance(value, (int, float)) else str(value).encode("utf-8", "replace").decode("utf-8")

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from nsfa.cli.again import draws_of
 from nsfa.cli.errors import quiet_library
-from nsfa.cli.fit import Table, read_input
+from nsfa.cli.fit import TableArgument, read_input
 from nsfa.cli.options import ReadingOptions, TalkOptions, takes
 from nsfa.cli.output import write_csv
 from nsfa.cli.settings import read_config
@@ -25,7 +25,7 @@ def transform(
     reading: ReadingOptions,
     talk: TalkOptions,
     results: Annotated[Path, Argument(metavar="RESULTS", help="Output directory of a run.", show_default=False)],
-    table: Table,
+    table: TableArgument,
     output: Annotated[Path, Option("-o", "--output", help="File for the scores (csv); new.", show_default=False)],
     force: Annotated[bool, Option("--force", help="Replace the file if there is one.")] = False,
 ) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from nsfa.datasets import sources
-from nsfa.datasets.sources import Table
+from nsfa.datasets.sources import NamedValues
 
 CLASSES = {"N": "normal", "P": "primary", "M": "metastasis"}
 
@@ -70,7 +70,7 @@ def fetch_prostate() -> Bunch:
     return Bunch(**_expression(table), target=np.array([label[name] for name in table.columns]))
 
 
-def _expression(table: Table) -> Bunch:
+def _expression(table: NamedValues) -> Bunch:
     return Bunch(X=np.ascontiguousarray(table.values.T), feature_names=table.rows, sample_names=table.columns)
 
 
@@ -79,13 +79,13 @@ def _data_dir() -> Path | None:
     return Path(folder) if folder else None
 
 
-def _read(folder: Path, name: str) -> Table:
+def _read(folder: Path, name: str) -> NamedValues:
     """Row names, column names and values of a table whose first column holds the row names."""
     import pandas as pd
 
     # round_trip: the same doubles as the downloaded table
     frame = pd.read_csv(_inside(folder, name), dtype={"gene": str}, keep_default_na=False, float_precision="round_trip")
-    return Table(frame["gene"].tolist(), frame.columns[1:].tolist(), frame.iloc[:, 1:].to_numpy(dtype=float))
+    return NamedValues(frame["gene"].tolist(), frame.columns[1:].tolist(), frame.iloc[:, 1:].to_numpy(dtype=float))
 
 
 def _labels(folder: Path, name: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 from nsfa.arrays import Bools
-from nsfa.model.spec import is_integer
+from nsfa.counts import check_count
 
 PATTERNS = ("random", "overlapping", "regulon")
 
@@ -53,8 +53,7 @@ def make_sparse_factors(
     noise_variance (n_features,) and X_complete, X before entries were removed.
     """
     for name, value in (("n_samples", n_samples), ("n_features", n_features), ("n_components", n_components)):
-        if not is_integer(value) or value < 1:
-            raise ValueError(f"{name} must be an int >= 1. Got {value!r}.")
+        check_count(name, value)
     if not snr > 0 or not 0 <= missing < 1 or not 0 < density <= 1:
         raise ValueError(
             f"snr must be positive, missing in [0, 1) and density in (0, 1]. Got {snr!r}, {missing!r}, {density!r}."

@@ -42,7 +42,7 @@ DIGESTS = {
 }
 
 
-class Table(NamedTuple):
+class NamedValues(NamedTuple):
     """Values with names, genes in rows."""
 
     rows: list[str]
@@ -50,7 +50,7 @@ class Table(NamedTuple):
     values: Floats
 
 
-def breast() -> Table:
+def breast() -> NamedValues:
     """Variable Y of the example of the original MATLAB code: 226 genes × 251 samples, without names."""
     from scipy.io import loadmat
 
@@ -58,10 +58,10 @@ def breast() -> Table:
     with _damage_removes(path):
         values = loadmat(path)["Y"]
         genes, samples = ([f"{letter}{i + 1}" for i in range(n)] for letter, n in zip("gs", values.shape, strict=True))
-        return Table(genes, samples, verified("breast_226x251.csv.gz", values))
+        return NamedValues(genes, samples, verified("breast_226x251.csv.gz", values))
 
 
-def ecoli() -> tuple[Table, Table]:
+def ecoli() -> tuple[NamedValues, NamedValues]:
     """Expression (100 × 23) and signed connectivity (100 × 16) of object Ecoli of the R package plsgenomics."""
     read_rda = _r_reader("fetch_ecoli")
     path = download("plsgenomics_Ecoli.rda", "ecoli_expression.csv and ecoli_connectivity.csv")
@@ -74,7 +74,7 @@ def ecoli() -> tuple[Table, Table]:
         )
 
 
-def prostate() -> Table:
+def prostate() -> NamedValues:
     """log2 signals of the normal, primary and metastatic samples of GDS2545 in the R package GSBenchMark.
 
     The package holds normal + primary and normal + metastatic samples; the rows of the second are rows of the first, in
@@ -90,7 +90,7 @@ def prostate() -> Table:
         signal = np.hstack([normal[kept], longer.values[kept][:, primary], spread])
         counts = (("N", normal.shape[1]), ("P", int(primary.sum())), ("M", spread.shape[1]))
         samples = [f"{letter}{i + 1:02d}" for letter, n in counts for i in range(n)]
-        return Table(_numbered(shorter.rows), samples, verified(name, np.log2(np.maximum(signal, 1.0))))
+        return NamedValues(_numbered(shorter.rows), samples, verified(name, np.log2(np.maximum(signal, 1.0))))
 
 
 def download(name: str, files: str) -> Path:
@@ -163,14 +163,14 @@ def _r_reader(caller: str) -> Any:
     return partial(read_rda, default_encoding="latin-1")
 
 
-def _named(matrix: Any) -> Table:
+def _named(matrix: Any) -> NamedValues:
     """A matrix with dimnames, which the R reader returns as an xarray DataArray, or a data frame."""
     labels = (matrix.index, matrix.columns) if hasattr(matrix, "columns") else (matrix.coords[d] for d in matrix.dims)
     rows, columns = ([str(label) for label in np.asarray(axis)] for axis in labels)
-    return Table(rows, columns, np.asarray(matrix, dtype=float))
+    return NamedValues(rows, columns, np.asarray(matrix, dtype=float))
 
 
-def _signals(content: dict[str, Any]) -> tuple[Table, Bools]:
+def _signals(content: dict[str, Any]) -> tuple[NamedValues, Bools]:
     """The signals of one GSBenchMark file, and which of its samples are tumours (phenotype "1")."""
     table = _named(content["exprsdata"])
     return table, np.asarray(np.asarray(content["phenotypes"]).astype(float) > 0)

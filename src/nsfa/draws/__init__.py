@@ -1,1 +1,1 @@
-"""Where kept draws are stored, and how they leave for other programs."""
+"""Where kept draws are stored."""

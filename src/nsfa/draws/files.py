@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from nsfa.atomic import replacing
+
 _DIGEST = 32
 # the member with the tree as text; its arrays are numbered members beside it
 _TREE = "tree"
@@ -71,17 +73,10 @@ def _checked(path: Path) -> bytes:
 
 def write_bytes(path: Path, *parts: Any) -> None:
     """Write a file under another name, have it on the disk, and only then put it in its place."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(aside, "wb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    with replacing(path) as aside, open(aside, "wb") as file:
+        file.writelines(parts)
+        file.flush()
+        os.fsync(file.fileno())
     sync_folder(path.parent)
 
 
@@ -94,17 +89,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def leftovers(folder: Path) -> list[Path]:
-    """Files whose writing was cut off before they were put in place."""
-    return sorted(folder.glob(".*.tmp"))
-
-
-def clear_leftovers(folder: Path) -> None:
-    """Remove them."""
-    for path in leftovers(folder):
-        path.unlink(missing_ok=True)
 
 
 def digest(content: Any) -> bytes:

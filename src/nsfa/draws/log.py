@@ -6,14 +6,17 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Protocol
 
+from nsfa.atomic import clear_leftovers
 from nsfa.chain import Chain
+from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.draws import codec, lock
-from nsfa.draws.files import StoreError, clear_leftovers, write_tree
-from nsfa.draws.store import Store, file_number
+from nsfa.draws.files import StoreError, write_tree
+from nsfa.draws.store import Settings, Store, created, file_number
 
 # How many times longer than its writing a checkpoint must last.
 _PATIENCE = 50.0
@@ -172,14 +175,17 @@ def write_draws(store: Store, chain: int, first: int, draws: list[Draw]) -> None
     write_tree(store.block(chain, first), {**marks, "content": codec.pack_draws(draws)})
 
 
-def save_chains(store: Store, chains: tuple[tuple[Draw, ...], ...]) -> None:
-    """Write whole chains of draws, without states."""
-    for number, draws in enumerate(chains):
+def save_chains(
+    path: str | PathLike[str], data: Observed, settings: Settings, chains: tuple[tuple[Draw, ...], ...]
+) -> None:
+    """Write whole chains of draws, without states, to a new store."""
+    with created(path, data, settings) as store:
         try:
-            store.folder(number).mkdir(exist_ok=True)
-            at_once = max(1, LARGEST_BLOCK // max(map(codec.draw_bytes, draws)))
-            for first in range(0, len(draws), at_once):
-                write_draws(store, number, first, list(draws[first : first + at_once]))
+            for number, draws in enumerate(chains):
+                store.folder(number).mkdir(exist_ok=True)
+                at_once = max(1, LARGEST_BLOCK // max(map(codec.draw_bytes, draws)))
+                for first in range(0, len(draws), at_once):
+                    write_draws(store, number, first, list(draws[first : first + at_once]))
         except OSError as error:
             # its folder was new
             shutil.rmtree(store.path, ignore_errors=True)

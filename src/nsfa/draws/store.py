@@ -20,16 +20,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from nsfa import __version__
+from nsfa.atomic import clear_leftovers, leftovers
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.draws import codec, lock
 from nsfa.draws.files import (
     DamagedFileError,
     StoreError,
-    clear_leftovers,
     digest,
-    leftovers,
     read_outline,
     read_tree,
     sync_folder,
@@ -38,6 +36,7 @@ from nsfa.draws.files import (
 )
 from nsfa.length import Length
 from nsfa.model.spec import ModelSpec
+from nsfa.version import __version__
 
 FORMAT, VERSION = "nsfa store", 1
 HEADER, TABLE = "store.json", "data.npz"

@@ -51,7 +51,7 @@ def whole_table(prior: str, chains: int, sweeps: int) -> Iterator[Number]:
 
     model = nsfa.NSFA(chains=chains, n_jobs=1, tune=0, draws=sweeps // 2, thin=2, prior=prior, random_state=0)
     posterior = model.fit(table("breast", None)).posterior_
-    for chain, factors in enumerate(posterior.n_components):
+    for chain, factors in enumerate(posterior.n_factors):
         for at in range(4, len(factors), 5):
             yield f"K of chain {chain}", 2 * (at + 1), factors[at]
     for start in (500, 1000):
@@ -59,7 +59,7 @@ def whole_table(prior: str, chains: int, sweeps: int) -> Iterator[Number]:
         for found in part.diagnostics(factors=False).table:
             if found.quantity in ("K", "log p(Y|G,ψ)"):
                 yield f"rhat {'K' if found.quantity == 'K' else 'log evidence'}", start, found.rhat
-    yield "K_mean", 0, np.mean(posterior.n_components[:, len(posterior.n_components[0]) // 2 :])
+    yield "K_mean", 0, np.mean(posterior.n_factors[:, len(posterior.n_factors[0]) // 2 :])
 
 
 def _chains(frame: Any, model: str) -> list[Any]:

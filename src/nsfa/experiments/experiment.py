@@ -63,7 +63,7 @@ def run(
     n_jobs : tasks at once; None is one per core. The numbers do not depend on it, times apart
     """
     from nsfa import datasets
-    from nsfa.runner import worker_count
+    from nsfa.counts import worker_count
 
     experiment, folder = load(name), Path(out)
     tasks = _possible(experiment.plan(quick))

@@ -96,7 +96,7 @@ def fit(
     model = getattr(nsfa, family)(**settings, **run, random_state=split)
     posterior = model.fit(np.where(where, np.nan, X)).posterior_
     if family == "NSFA":
-        for at, n_factors in enumerate(posterior.n_components[0], 1):
+        for at, n_factors in enumerate(posterior.n_factors[0], 1):
             yield "K", at * length.thin, n_factors
     last = posterior.chains[0][-length.scored :]
     yield "K_mean", 0, np.mean([draw.n_factors for draw in last])
@@ -109,7 +109,7 @@ def fit(
     each = np.diff(posterior.trace("seconds")[0], prepend=0.0) / length.thin
     yield "seconds_per_sweep", 0, each.mean()
     # over sums: sweeps without a factor cost something too
-    yield "seconds_per_sweep_and_factor", 0, each.sum() / max(posterior.n_components[0].sum(), 1)
+    yield "seconds_per_sweep_and_factor", 0, each.sum() / max(posterior.n_factors[0].sum(), 1)
 
 
 def fit_peer(data: str, genes: int | None, split: int, peer: str, size: int) -> Iterator[Number]:

@@ -82,7 +82,7 @@ def fit(family: str, settings: dict[str, Any], seed: int, sweeps: int, ones: boo
         return
     length = {"tune": sweeps - COUNTED, "draws": COUNTED, "thin": 1, "chains": 1, "n_jobs": 1}
     posterior = getattr(nsfa, family)(**settings, **length, random_state=seed).fit(data.X).posterior_
-    for at, n_factors in enumerate(posterior.n_components[0], sweeps - COUNTED + 1):
+    for at, n_factors in enumerate(posterior.n_factors[0], sweeps - COUNTED + 1):
         yield "K", at, n_factors
     for at, draw in enumerate(posterior.draws[-AVERAGED:], sweeps - AVERAGED + 1):
         yield from _recovery(data, posterior.scaled_loadings(draw), at, exact=posterior.spec.pattern != "dense")

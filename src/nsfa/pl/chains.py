@@ -11,34 +11,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nsfa.arrays import Floats, Ints
+from nsfa.display import Bins, consensus_of, count_bins, percent, posterior_of
 from nsfa.draw import SHARED, SUBSTANTIAL
-from nsfa.pl.shared import (
-    BLUE,
-    TICK_SIZE,
-    axes_or_new,
-    blank,
-    colours,
-    consensus_of,
-    factor_ticks,
-    inches,
-    posterior_of,
-    within,
-)
-from nsfa.reading import Bins, count_bins, percent
+from nsfa.pl.shared import BLUE, TICK_SIZE, axes_or_new, blank, colours, factor_ticks, inches, within
+from nsfa.posterior.diagnostics import QUANTITIES
 
-QUANTITIES = {
-    "log_joint": "log joint",
-    "n_factors": "factors K",
-    "n_active": "active loadings",
-    "concentration": "concentration α",
-    "stickiness": "stickiness β",
-    "log_evidence": "log p(Y | G, ψ)",
-    "loading_power": "ΣG²",
-    "covariance_norm": "‖GGᵀ‖",
-    "n_shared": "shared factors",
-    "n_substantial": "substantial factors",
-}
-COUNTS = ("n_factors", "n_active", "n_shared", "n_substantial")
+# drawn unless others are asked for
+USUAL = ("log_joint", "n_factors", "n_active", "concentration")
 # which factors are counted: the attribute of a posterior, the axis's label, and what a title calls so many
 NUMBERS = {
     "substantial": (
@@ -47,7 +26,7 @@ NUMBERS = {
         "{} substantial",
     ),
     "shared": ("n_shared", f"number of factors with {SHARED} features or more", "{} shared"),
-    "all": ("n_components", "number of factors K", "K = {}"),
+    "all": ("n_factors", "number of factors K", "K = {}"),
 }
 MOST_NAMED_CHAINS = 8
 
@@ -124,8 +103,8 @@ def traces(model: Any, quantities: Sequence[str] | None = None, *, axes: Any = N
     for ax, (name, trace) in zip(panels, values.items(), strict=True):
         for i, (line, colour) in enumerate(zip(trace, colours(len(trace)), strict=True)):
             ax.plot(line, lw=0.7, color=colour, label=f"chain {i}")
-        ax.set_ylabel(QUANTITIES.get(name, name.replace("_", " ")))
-        ax.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=name in COUNTS, min_n_ticks=1))
+        ax.set_ylabel(QUANTITIES[name].axis if name in QUANTITIES else name.replace("_", " "))
+        ax.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10], integer=name.startswith("n_"), min_n_ticks=1))
         ax.ticklabel_format(axis="y", useOffset=False)
     panels[-1].set_xlabel("kept draw")
     if 1 < len(trace) <= MOST_NAMED_CHAINS:
@@ -137,7 +116,7 @@ def traces(model: Any, quantities: Sequence[str] | None = None, *, axes: Any = N
 
 def _read_traces(model: Any, quantities: Sequence[str] | None) -> dict[str, Floats]:
     posterior = posterior_of(model)
-    names = tuple(QUANTITIES)[:4] if quantities is None else tuple(quantities)
+    names = USUAL if quantities is None else tuple(quantities)
     if isinstance(quantities, str) or not names:
         raise ValueError(f"quantities must be a list of names, such as ['log_joint']. Got {quantities!r}.")
     try:

@@ -11,23 +11,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.ticker import MaxNLocator
 
-from nsfa.pl.shared import (
-    COLOURS,
-    GREY,
-    TICK_SIZE,
-    axes_or_new,
-    blank,
-    check_factor,
-    colours,
-    consensus_of,
-    factor_colourmap,
-    name_ticks,
-    within,
-)
-from nsfa.posterior.consensus import Consensus
-from nsfa.posterior.shares import EFFECT
-
-FDR = 0.05
+from nsfa.counts import check_count
+from nsfa.display import check_factor, consensus_of
+from nsfa.pl.shared import COLOURS, GREY, TICK_SIZE, axes_or_new, blank, colours, factor_colourmap, name_ticks, within
+from nsfa.posterior.consensus import FDR, Consensus
 
 
 def top_features(model: Any, factor: int, n: int = 20, *, ax: Axes | None = None) -> Axes:
@@ -47,8 +34,7 @@ def top_features(model: Any, factor: int, n: int = 20, *, ax: Axes | None = None
     if consensus.n_factors == 0:
         return blank(ax)
     factor = check_factor(factor, consensus.n_factors)
-    if n < 1:
-        raise ValueError(f"n must be an int >= 1. Got {n!r}.")
+    check_count("n", n)
     mean = consensus.loadings[:, factor]
     top = np.argsort(-np.abs(mean), kind="stable")[:n]
     top = top[consensus.inclusion[top, factor] > 0]
@@ -63,7 +49,7 @@ def top_features(model: Any, factor: int, n: int = 20, *, ax: Axes | None = None
     ax.set_ylim(len(top) - 0.4, -0.6)
     name_ticks(ax, [consensus.feature_names[d] for d in top])
     ax.set_xlabel(f"loading: posterior mean and {100 * consensus.level:.0f} % interval")
-    core, every = (len(consensus.genes(factor, FDR, effect)) for effect in (EFFECT, 0))
+    core, every = map(len, consensus.lists(factor))
     title = f"Factor {factor}: top {len(top)} features ({every:,} at {FDR:.0%} FDR, {core:,} core)"
     ax.set_title(title.replace("%", " %"), loc="left", fontsize=10)
     bar = ax.figure.colorbar(dots, ax=ax, pad=0.02, label="P(in factor)")
@@ -115,7 +101,7 @@ def inclusion_curve(model: Any, factors: Sequence[int] | None = None, *, ax: Axe
 
 def _curve(ax: Axes, consensus: Consensus, factor: int, colour: Any, few: bool) -> None:
     falling = np.sort(consensus.inclusion[:, factor])[::-1]
-    size = len(consensus.genes(factor, FDR, effect=0))
+    size = len(consensus.genes(factor, effect=0))
     label = f"factor {factor} ({size:,} features)" if few else None
     ax.plot(np.arange(1, len(falling) + 1), falling, color=colour, lw=1.6 if few else 0.7, label=label)
     if size:

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
 from nsfa.arrays import Floats, Ints
-from nsfa.pl.shared import TICK_SIZE, axes_or_new, blank, consensus_of, factor_ticks, name_ticks, within
-from nsfa.reading import block_order, likely_loadings
+from nsfa.display import block_order, consensus_of, likely_loadings
+from nsfa.pl.shared import TICK_SIZE, axes_or_new, blank, factor_ticks, name_ticks, within
 
 NOT_IN_FACTOR = "#e9e9e9"
 

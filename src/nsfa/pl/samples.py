@@ -8,21 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from nsfa.arrays import Floats, Ints
-from nsfa.pl.shared import (
-    BLUE,
-    COLOURS,
-    GREY,
-    TICK_SIZE,
-    axes_or_new,
-    blank,
-    check_factor,
-    consensus_of,
-    factor_ticks,
-    name_ticks,
-    shorten,
-    within,
-)
-from nsfa.reading import OTHERS, UNLABELLED, group_codes, percent
+from nsfa.display import OTHERS, UNLABELLED, check_factor, consensus_of, group_codes, percent
+from nsfa.pl.shared import BLUE, COLOURS, GREY, TICK_SIZE, axes_or_new, blank, factor_ticks, name_ticks, shorten, within
 
 MARKERS = "os^Dv"
 

@@ -1,4 +1,4 @@
-"""What the plots share: reading a model, making axes, colours, and tick labels that fit."""
+"""What the plots share: axes, colours, and tick labels that fit."""
 
 from __future__ import annotations
 
@@ -8,53 +8,12 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from sklearn.utils.validation import check_is_fitted
-
-from nsfa.model.spec import is_integer
-from nsfa.posterior import Posterior
-from nsfa.posterior.consensus import Consensus
 
 # Okabe & Ito's colours, less the yellow that white paper swallows
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 BLUE, GREY = COLOURS[0], "#8c8c8c"
 MOST_TICKS = 40
 TICK_SIZE = 8.0
-
-
-def posterior_of(model: Any) -> Posterior:
-    """The posterior of a fitted estimator, or ``model`` itself where it already is one."""
-    if hasattr(model, "fit"):
-        check_is_fitted(model)
-    posterior: Posterior = getattr(model, "posterior_", model)
-    if not hasattr(posterior, "trace"):
-        raise TypeError(f"model must be a fitted estimator of this package or its posterior. Got {_kind(model)}.")
-    return posterior
-
-
-def consensus_of(model: Any) -> Consensus:
-    """The consensus factors of a fitted estimator or posterior, or ``model`` itself where it already is a consensus."""
-    if isinstance(model, Consensus):
-        return model
-    if hasattr(model, "fit"):
-        check_is_fitted(model)
-    posterior = getattr(model, "posterior_", model)
-    if not hasattr(posterior, "consensus"):
-        raise TypeError(
-            f"model must be a fitted estimator of this package, its posterior or a Consensus. Got {_kind(model)}."
-        )
-    consensus: Consensus = posterior.consensus()
-    return consensus
-
-
-def _kind(thing: Any) -> str:
-    return type(thing).__name__
-
-
-def check_factor(factor: Any, n_factors: int) -> int:
-    """The number of a factor, from 0 to ``n_factors`` - 1."""
-    if not is_integer(factor) or not 0 <= factor < n_factors:
-        raise ValueError(f"a factor must be an int from 0 to {n_factors - 1}. Got {factor!r}.")
-    return int(factor)
 
 
 def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:

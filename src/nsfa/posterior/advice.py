@@ -1,16 +1,8 @@
-"""What to run next, in numbers: one answer, put into the words of the command line, the report and Python."""
+"""What to run next: one answer, put into the words of the command line, the report and Python."""
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
-
-from nsfa.length import Length
-from nsfa.posterior.diagnostics import ESS_LIMIT, RHAT_LIMIT, TOO_FEW_DRAWS, Diagnostics
-
-# Chains that disagree get so many more draws at least; rough averages at most so many times the draws they have.
-LEAST_MORE = 1000
-MOST_TIMES = 20
 
 
 class Advice(NamedTuple):
@@ -41,24 +33,3 @@ class Advice(NamedTuple):
 
     def _settings(self) -> str:
         return " and ".join(f"{name}={value}" for name, value in self.again.items())
-
-
-def advise(found: Diagnostics, length: Length, n_chains: int, made: int) -> Advice | None:
-    """What to run after chains of ``made`` draws each; None if all is well, or if no more draws would help."""
-    if length.preview:
-        why = (
-            "Strong factors and predictions are near those of a full fit; the number of factors, weak factors and "
-            f"probabilities may change. More draws would keep this preview's warm-up, {length.tune} sweeps."
-        )
-        return Advice("Full run", 0, {"preview": False}, why)
-    if n_chains == 1:
-        return Advice("Run several chains", 0, {"chains": 4}, "One chain has nothing to agree with.")
-    if found.converged or not all(math.isfinite(d.mean) for d in found.table):
-        return None
-    if made < TOO_FEW_DRAWS or max(d.rhat for d in found.table) > RHAT_LIMIT:
-        more = max(LEAST_MORE, 2 * made)
-        again = {"tune": 2 * max(length.tune, 100), "draws": made + more}
-        return Advice("Run longer", more, again, "Until the chains agree, what is not settled may still change.")
-    times = min(max(2, math.ceil(ESS_LIMIT / max(min(d.ess_bulk for d in found.table), 1.0))), MOST_TIMES)
-    why = "The chains agree, but their averages are still rough."
-    return Advice("Run longer", (times - 1) * made, {"draws": times * made}, why)

@@ -40,7 +40,8 @@ class Answers:
     def transform(self, X: Any, return_std: bool = False) -> Any:
         """Posterior mean scores of samples, old or new, with any pattern of missing entries.
 
-        Averaged over draws, on the consensus factors.
+        Averaged over draws, on the consensus factors. A frame's columns are matched by name; those that it lacks count
+        as missing, and others are ignored, both with a warning.
 
         Parameters
         ----------
@@ -139,7 +140,7 @@ class Answers:
     @property
     def n_components_draws_(self) -> Ints:
         """Number of factors of every draw (chains, draws)."""
-        return self._result().n_components
+        return self._result().n_factors
 
     @property
     def n_shared_draws_(self) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from os import PathLike
 from typing import Any
@@ -14,17 +14,19 @@ from threadpoolctl import threadpool_limits
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.data import Observed
 from nsfa.draw import COVARIANCES, Draw, feature_pairs
+from nsfa.draws.log import save_chains
+from nsfa.draws.store import Settings
 from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.metrics import log_mean_density
-from nsfa.model.priors import LOG_2PI
+from nsfa.model.priors import normal_log_density
 from nsfa.model.spec import ModelSpec
-from nsfa.posterior.advice import advise
 from nsfa.posterior.align import Alignment, align, evenly
 from nsfa.posterior.answers import OwnAnswers
-from nsfa.posterior.consensus import SCORE_DRAWS, Consensus, aligned_draws, build, score_means
-from nsfa.posterior.diagnostics import Diagnostics, diagnose
-from nsfa.posterior.predict import Entries, modelled, predictive_moments, summarise
+from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build_consensus, score_means
+from nsfa.posterior.consensus import Consensus
+from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, advise, diagnose
+from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
 from nsfa.posterior.project import sample_moments
 from nsfa.runner import ChainResult
 from nsfa.table import as_float_table
@@ -32,18 +34,8 @@ from nsfa.table import as_float_table
 # Entries times squared factors, over all draws, beyond which a prediction takes fewer draws.
 _PREDICTION_WORK = 400_000_000_000
 
-LABEL_FREE = {
-    "log joint": "log_joint",
-    "log p(Y|G,ψ)": "log_evidence",
-    "K": "n_factors",
-    "shared factors": "n_shared",
-    "substantial factors": "n_substantial",
-    "active loadings": "n_active",
-    "concentration": "concentration",
-    "stickiness": "stickiness",
-    "ΣG²": "loading_power",
-    "‖GGᵀ‖": "covariance_norm",
-    **{f"covariance {i}": name for i, name in enumerate(COVARIANCES, 1)},
+_TRACED = {name: quantity.label for name, quantity in QUANTITIES.items()} | {
+    name: name.replace("_", " ") for name in COVARIANCES
 }
 
 
@@ -77,13 +69,13 @@ class Posterior(OwnAnswers):
         return cls(data, spec, chains, length, seed, all(r.finished for r in results))
 
     def __repr__(self) -> str:
-        n_features, n_samples, (chains, draws) = self.data.n_features, self.data.shape[1], self.n_components.shape
+        n_features, n_samples, (chains, draws) = self.data.n_features, self.data.shape[1], self.n_factors.shape
         state = "" if self.finished else f", {self.length.draws} wanted: unfinished"
         return (
             f"Posterior of {self.spec.name}: {n_samples} samples × {n_features} features\n"
             f"  {chains} chains × {draws} draws{state} (tune {self.length.tune}, thin {self.length.thin}, "
             f"seed {self.seed})\n"
-            f"  K {_range(self.n_components)}, substantial factors {_range(self.n_substantial)}\n"
+            f"  K {_range(self.n_factors)}, substantial factors {_range(self.n_substantial)}\n"
             "  diagnostics() has the verdict, summary() the factors, consensus() their loadings and scores"
         )
 
@@ -93,7 +85,12 @@ class Posterior(OwnAnswers):
         return [draw for chain in self.chains for draw in chain]
 
     @property
-    def n_components(self) -> Ints:
+    def resolved(self) -> dict[str, Any]:
+        """The settings of the length as they were, also where the table's size decided; a preview's are not its own."""
+        return {} if self.length.preview else asdict(self.length)
+
+    @property
+    def n_factors(self) -> Ints:
         """Number of factors of every draw, (chains, draws)."""
         return self.trace("n_factors").astype(np.int64)
 
@@ -111,6 +108,10 @@ class Posterior(OwnAnswers):
         """A scalar of every draw, (chains, draws): any key of ``Draw.scalars``."""
         return np.array([[draw.scalars[name] for draw in chain] for chain in self.chains])
 
+    def has_trace(self, name: str) -> bool:
+        """Whether there is such a scalar: draws of earlier versions lack some."""
+        return all(name in chain[0].scalars for chain in self.chains)
+
     def scaled_loadings(self, draw: Draw) -> Floats:
         """Loadings (n_features, K) of one draw in the user's units; zero for features that do not vary."""
         return self.data.to_user(draw.loadings())
@@ -125,16 +126,14 @@ class Posterior(OwnAnswers):
 
     @cached_property
     def _diagnostics(self) -> Diagnostics:
-        # draws of earlier versions lack some
-        known = [label for label, name in LABEL_FREE.items() if all(name in chain[0].scalars for chain in self.chains)]
-        traces = {label: self.trace(LABEL_FREE[label]) for label in known}
+        traces = {label: self.trace(name) for name, label in _TRACED.items() if self.has_trace(name)}
         # what a model does not have is NaN in every draw
         there = {label: trace for label, trace in traces.items() if not np.isnan(trace).all()}
         moving = {k: v for k, v in there.items() if np.ptp(v) != 0} or {"log joint": traces["log joint"]}
         found = diagnose(moving, self._pairs_in_words())
         found = found.of_preview() if self.length.preview else found
         # a run that was stopped has its own: to go on
-        advice = advise(found, self.length, *self.n_components.shape) if self.finished else None
+        advice = advise(found, self.length, *self.n_factors.shape) if self.finished else None
         return replace(found, advice=advice)
 
     @cached_property
@@ -178,30 +177,28 @@ class Posterior(OwnAnswers):
         One value per True entry of ``where``, in row order: log of the mean over draws of the predictive density.
         Its mean is the lppd.
         """
-        mask, entries = self._entries(where)
+        mask, entries = held_out(self.data, where)
         truth = as_float_table(X_true)
         if truth.shape != mask.shape or np.isnan(truth[mask]).any():
             raise ValueError(
                 f"X_true must have shape {mask.shape} and hold the true value of every entry that where marks. "
                 f"Got shape {truth.shape}{', with NaN among them' if truth.shape == mask.shape else ''}."
             )
-        scale = self.data.scale[np.nonzero(mask)[1]]
-        y = (truth[mask] - self.data.center[np.nonzero(mask)[1]]) / scale
+        scale = self.data.scale[entries.column]
+        y = (truth[mask] - self.data.center[entries.column]) / scale
         logs = [
-            -0.5 * (LOG_2PI + np.log(m.variance) + (y - m.mean) ** 2 / m.variance)
-            for m in self._moments(self.data, self._enough_draws(entries), entries, fitted=True)
+            normal_log_density(y - m.mean, 1.0 / m.variance)
+            for m in moments_of(self.data, self._enough_draws(entries), entries, fitted=True)
         ]
         out: Floats = log_mean_density(logs) - np.log(scale)
         return out
 
     def predict_missing(self, where: Any) -> Floats:
         """Posterior mean of entries that were missing in the fit, in the user's units and in row order."""
-        mask, entries = self._entries(where)
-        column = np.nonzero(mask)[1]
+        _, entries = held_out(self.data, where)
         draws = self._enough_draws(entries)
-        mean = sum(m.mean for m in self._moments(self.data, draws, entries, fitted=True)) / len(draws)
-        out: Floats = mean * self.data.scale[column] + self.data.center[column]
-        return out
+        (mean,) = summarise(moments_of(self.data, draws, entries, fitted=True), len(draws), level=None)
+        return entries.to_user(self.data, mean)
 
     @cached_property
     def _alignment(self) -> Alignment:
@@ -210,8 +207,12 @@ class Posterior(OwnAnswers):
 
     @cached_property
     def _consensus(self) -> Consensus:
+        return self._built(0.5, 0.9)
+
+    def _built(self, min_support: float, level: float) -> Consensus:
         with threadpool_limits(1):
-            return build(self.data, self.chains, self._alignment, get_kernels("numba"), preview=self.length.preview)
+            kernels, preview = get_kernels("numba"), self.length.preview
+            return build_consensus(self.data, self.chains, self._alignment, kernels, min_support, level, preview)
 
     def alignment(self) -> Alignment:
         """Which factors of the draws are the same; computed once."""
@@ -224,10 +225,7 @@ class Posterior(OwnAnswers):
         for name, value in (("min_support", min_support), ("level", level)):
             if not 0 < value < 1:
                 raise ValueError(f"{name} must lie between 0 and 1. Got {value!r}.")
-        with threadpool_limits(1):
-            return build(
-                self.data, self.chains, self._alignment, get_kernels("numba"), min_support, level, self.length.preview
-            )
+        return self._built(min_support, level)
 
     def summary(self) -> Any:
         """A pandas DataFrame with a row per consensus factor; see ``Consensus.summary``."""
@@ -276,28 +274,17 @@ class Posterior(OwnAnswers):
     def _filled(self, X: Any, level: float | None) -> tuple[Floats, ...]:
         """A table with the fit's features, its holes filled; with ``level`` also the bounds of the intervals."""
         table = as_float_table(X)
-        data = self.data.like(table)
-        filled, holes = table.copy(), np.isnan(table)
-        flat = np.setdiff1d(np.arange(data.n_features), data.kept)
-        filled[:, flat] = np.where(holes[:, flat], data.center[flat], table[:, flat])
-        holes[:, flat] = False
-        bounds = filled.copy(), filled.copy()
-        if holes.any():
-            entries, column = modelled(data, holes), np.nonzero(holes)[1]
-            draws = self._some_draws()
-            moments = self._moments(data, draws, entries, fitted=self.data.is_from(table))
-            for target, values in zip((filled, *bounds), summarise(moments, len(draws), level), strict=False):
-                target[holes] = values * data.scale[column] + data.center[column]
-        return (filled,) if level is None else (filled, *bounds)
+        data, fitted = self.data.like(table), self.data.is_from(table)
+        return fill_holes(data, table, self._some_draws(), fitted, level)
 
     def to_arviz(
         self, *, log_likelihood: bool = False, posterior_predictive: bool = False, loadings: bool = True
     ) -> Any:
         """The draws for ArviZ, with the log likelihood that ``az.loo`` needs on request.
 
-        See ``nsfa.draws.arviz.to_arviz``.
+        See ``nsfa.posterior.arviz.to_arviz``.
         """
-        from nsfa.draws.arviz import to_arviz
+        from nsfa.posterior.arviz import to_arviz
 
         return to_arviz(
             self, log_likelihood=log_likelihood, posterior_predictive=posterior_predictive, loadings=loadings
@@ -308,9 +295,10 @@ class Posterior(OwnAnswers):
 
         Only a fit with ``store=path`` keeps what ``nsfa.resume`` needs to go on.
         """
-        from nsfa.saved import save
-
-        save(self, path)
+        settings = Settings(
+            self.spec, self.length, self.seed, len(self.chains), resumable=False, cut_short=not self.finished
+        )
+        save_chains(path, self.data, settings, self.chains)
 
     def _some_draws(self) -> list[Draw]:
         """Evenly spaced draws, enough for averages over them."""
@@ -322,24 +310,6 @@ class Posterior(OwnAnswers):
         draws = self.draws
         work = len(entries.row) * int(max(draw.n_factors for draw in draws)) ** 2
         return [draws[i] for i in evenly(len(draws), max(SCORE_DRAWS, _PREDICTION_WORK // max(work, 1)))]
-
-    def _moments(self, data: Observed, draws: list[Draw], entries: Entries, fitted: bool) -> Any:
-        kernels = get_kernels("numba")
-        with threadpool_limits(1):
-            yield from predictive_moments(data, draws, entries, kernels, fitted)
-
-    def _entries(self, where: Any) -> tuple[Bools, Entries]:
-        """Check a mask of the user's table and find its entries in the modelled one."""
-        mask = np.asarray(where)
-        expected = (self.data.shape[1], self.data.n_features)
-        if mask.dtype != np.bool_ or mask.shape != expected:
-            raise ValueError(f"where must be a boolean mask of shape {expected}. Got {mask.dtype} {mask.shape}.")
-        entries = modelled(self.data, mask)
-        if (entries.row < 0).any():
-            raise ValueError("where must not mark features that do not vary: they have no predictive density.")
-        if self.data.missing is None or not self.data.missing[entries.row, entries.sample].all():
-            raise ValueError("where must mark only entries that were missing (NaN) in the fit; others were seen by it.")
-        return mask, entries
 
 
 def _range(counts: Ints) -> str:

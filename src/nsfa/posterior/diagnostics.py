@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -12,9 +13,8 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from nsfa.arrays import Floats
-
-if TYPE_CHECKING:
-    from nsfa.posterior.advice import Advice
+from nsfa.length import Length
+from nsfa.posterior.advice import Advice
 
 RHAT_LIMIT = 1.05
 ESS_LIMIT = 100.0
@@ -22,19 +22,32 @@ ESS_LIMIT = 100.0
 SETTLED, UNSETTLED, SOME_CHAINS, NOT_JUDGED = "settled", "unsettled", "some chains", "not judged"
 # Chains with fewer draws are not judged.
 TOO_FEW_DRAWS = 4
+# Chains that disagree get so many more draws at least; rough averages at most so many times the draws they have.
+LEAST_MORE = 1000
+MOST_TIMES = 20
 PREVIEW = "Preview: too short to tell whether the chains agree; a full fit does."
-# How a sentence calls the quantities.
-_IN_WORDS = {
-    "log joint": "the log joint density",
-    "log p(Y|G,ψ)": "the likelihood",
-    "K": "the number of factors K",
-    "shared factors": "the number of shared factors",
-    "substantial factors": "the number of substantial factors",
-    "active loadings": "the number of active loadings",
-    "concentration": "the concentration α",
-    "stickiness": "the stickiness β",
-    "ΣG²": "the size of the loadings",
-    "‖GGᵀ‖": "the size of the covariance",
+
+
+class Quantity(NamedTuple):
+    """How tables, axes and sentences call a scalar of a draw."""
+
+    label: str
+    axis: str
+    words: str
+
+
+# What does not depend on how factors are numbered, by the names of ``Posterior.trace``.
+QUANTITIES = {
+    "log_joint": Quantity("log joint", "log joint", "the log joint density"),
+    "log_evidence": Quantity("log p(Y|G,ψ)", "log p(Y | G, ψ)", "the likelihood"),
+    "n_factors": Quantity("K", "factors K", "the number of factors K"),
+    "n_shared": Quantity("shared factors", "shared factors", "the number of shared factors"),
+    "n_substantial": Quantity("substantial factors", "substantial factors", "the number of substantial factors"),
+    "n_active": Quantity("active loadings", "active loadings", "the number of active loadings"),
+    "concentration": Quantity("concentration", "concentration α", "the concentration α"),
+    "stickiness": Quantity("stickiness", "stickiness β", "the stickiness β"),
+    "loading_power": Quantity("ΣG²", "ΣG²", "the size of the loadings"),
+    "covariance_norm": Quantity("‖GGᵀ‖", "covariance ‖GGᵀ‖", "the size of the covariance"),
 }
 
 
@@ -129,7 +142,7 @@ def diagnose(traces: dict[str, Floats], words: dict[str, str] | None = None) -> 
     if n_draws < TOO_FEW_DRAWS:
         return Diagnostics(table, False, f"Not assessed: {n_draws} draw(s) per chain are too few.")
     alone = " With one chain no factor can be called settled." if n_chains == 1 else ""
-    trouble = _trouble(table, {**_IN_WORDS, **(words or {})})
+    trouble = _trouble(table, {each.label: each.words for each in QUANTITIES.values()} | (words or {}))
     if trouble is not None:
         what, size, wanted = trouble
         return Diagnostics(table, False, f"Not converged: {what} has {size} ({wanted}).{alone}", (what, size))
@@ -154,6 +167,27 @@ def _trouble(table: tuple[Diagnostic, ...], words: dict[str, str]) -> tuple[str,
     else:
         return None
     return words.get(found[0].quantity, found[0].quantity), *found[1:]
+
+
+def advise(found: Diagnostics, length: Length, n_chains: int, made: int) -> Advice | None:
+    """What to run after chains of ``made`` draws each; None if all is well, or if no more draws would help."""
+    if length.preview:
+        why = (
+            "Strong factors and predictions are near those of a full fit; the number of factors, weak factors and "
+            f"probabilities may change. More draws would keep this preview's warm-up, {length.tune} sweeps."
+        )
+        return Advice("Full run", 0, {"preview": False}, why)
+    if n_chains == 1:
+        return Advice("Run several chains", 0, {"chains": 4}, "One chain has nothing to agree with.")
+    if found.converged or not all(math.isfinite(d.mean) for d in found.table):
+        return None
+    if made < TOO_FEW_DRAWS or max(d.rhat for d in found.table) > RHAT_LIMIT:
+        more = max(LEAST_MORE, 2 * made)
+        again = {"tune": 2 * max(length.tune, 100), "draws": made + more}
+        return Advice("Run longer", more, again, "Until the chains agree, what is not settled may still change.")
+    times = min(max(2, math.ceil(ESS_LIMIT / max(min(d.ess_bulk for d in found.table), 1.0))), MOST_TIMES)
+    why = "The chains agree, but their averages are still rough."
+    return Advice("Run longer", (times - 1) * made, {"draws": times * made}, why)
 
 
 def split_rhat(trace: Floats) -> float:

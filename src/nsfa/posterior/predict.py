@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import softmax
+from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.data import Observed
 from nsfa.draw import Draw
-from nsfa.kernels import Kernels, Projection
+from nsfa.kernels import Kernels, Projection, get_kernels
 from nsfa.posterior.project import cluster_fits, project
 
-# Predictive draws kept for intervals are thinned to stay below this many bytes.
+# Draws kept for intervals, of entries or of loadings, are thinned to stay below this many bytes.
 INTERVAL_BYTES = 200_000_000
 
 
 class Entries(NamedTuple):
-    """Entries of the modelled table, sorted by sample: sample n and modelled feature d of each."""
+    """Entries of the table, sorted by sample: sample n, modelled feature d, and column of the user's table of each."""
 
     sample: Ints
     row: Ints
+    column: Ints
+
+    def to_user(self, data: Observed, values: Floats) -> Floats:
+        """Values of these entries in the user's units."""
+        out: Floats = values * data.scale[self.column] + data.center[self.column]
+        return out
 
 
 def modelled(data: Observed, mask: Bools) -> Entries:
@@ -30,7 +37,31 @@ def modelled(data: Observed, mask: Bools) -> Entries:
     position = np.full(data.n_features, -1)
     position[data.kept] = np.arange(len(data.kept))
     sample, column = np.nonzero(mask)
-    return Entries(sample, position[column])
+    return Entries(sample, position[column], column)
+
+
+def held_out(data: Observed, where: Any) -> tuple[Bools, Entries]:
+    """Check a mask of the user's table that marks entries missing in the fit, and find these in the modelled one."""
+    mask, expected = np.asarray(where), (data.shape[1], data.n_features)
+    if mask.dtype != np.bool_ or mask.shape != expected:
+        raise ValueError(f"where must be a boolean mask of shape {expected}. Got {mask.dtype} {mask.shape}.")
+    entries = modelled(data, mask)
+    if (entries.row < 0).any():
+        raise ValueError("where must not mark features that do not vary: they have no predictive density.")
+    if data.missing is None or not data.missing[entries.row, entries.sample].all():
+        raise ValueError("where must mark only entries that were missing (NaN) in the fit; others were seen by it.")
+    return mask, entries
+
+
+def to_table(data: Observed, values: Floats) -> Floats:
+    """A table (D, N) on the model's scale as the user's (n_samples, n_features); constant features have their value."""
+    return data.to_user(values).T + data.center
+
+
+def fitted_table(data: Observed) -> Floats:
+    """The fitted table (n_samples, n_features) in the user's units, NaN where missing."""
+    values = data.values if data.offset is None else data.values.toarray() - data.offset[:, None]
+    return to_table(data, values if data.missing is None else np.where(data.missing, np.nan, values))
 
 
 class Moments(NamedTuple):
@@ -38,6 +69,12 @@ class Moments(NamedTuple):
 
     mean: Floats
     variance: Floats
+
+
+def moments_of(data: Observed, draws: list[Draw], entries: Entries, fitted: bool) -> Iterator[Moments]:
+    """``predictive_moments`` by the compiled kernels, on one core."""
+    with threadpool_limits(1):
+        yield from predictive_moments(data, draws, entries, get_kernels("numba"), fitted)
 
 
 def predictive_moments(
@@ -85,6 +122,23 @@ def summarise(moments: Iterable[Moments], n_draws: int, level: float | None) -> 
         return [np.asarray(total)]
     tail = (1 - level) / 2
     return [np.asarray(total), *np.quantile(np.array(drawn), [tail, 1 - tail], axis=0, method="weibull")]
+
+
+def fill_holes(
+    data: Observed, table: Floats, draws: list[Draw], fitted: bool, level: float | None
+) -> tuple[Floats, ...]:
+    """The user's ``table``, which ``data`` is made of, with its holes filled; with ``level`` also the bounds."""
+    filled, holes = table.copy(), np.isnan(table)
+    flat = np.setdiff1d(np.arange(data.n_features), data.kept)
+    filled[:, flat] = np.where(holes[:, flat], data.center[flat], table[:, flat])
+    holes[:, flat] = False
+    bounds = filled.copy(), filled.copy()
+    if holes.any():
+        entries = modelled(data, holes)
+        moments = moments_of(data, draws, entries, fitted)
+        for target, values in zip((filled, *bounds), summarise(moments, len(draws), level), strict=False):
+            target[holes] = entries.to_user(data, values)
+    return (filled,) if level is None else (filled, *bounds)
 
 
 def _over_clusters(problem: Projection, draw: Draw, entries: Entries, alone: Moments, kernels: Kernels) -> Moments:

@@ -59,15 +59,10 @@ def read_gene_names(path: str | os.PathLike[str], genes: Sequence[str]) -> tuple
     width = len(header)
     if width < 2:
         raise ValueError(f"{path.name} must have two columns, ids and symbols. Got a row of one: {show(header[0])}.")
-    known = {_bare(gene) for gene in genes}
     columns = [[_bare(row[i].strip()) for row in rows] for i in range(width)]
-    found = [len(known.intersection(column)) for column in columns]
-    if not max(found):
-        raise ValueError(
-            f"{path.name} must have a column with the table's genes. Got none of them: its first column has "
-            f"{show_some([row[0] for row in rest or rows])}, the genes are {show_some(genes)}."
-        )
-    key = found.index(max(found))
+    key = _best(columns, {_bare(gene) for gene in genes})
+    if key is None:
+        raise _no_column(path.name, "the table's genes", "genes", genes, rest or rows)
     titled = [i for i in range(width) if i != key and is_symbol(header[i])]
     symbol = (titled or [i for i in range(width) if i != key])[0]
     # the first of several lines for an id
@@ -125,18 +120,26 @@ def _even(rows: list[list[str]], name: str) -> list[list[str]]:
 
 def _key(header: list[str], rows: list[list[str]], samples: Sequence[str], name: str) -> tuple[int, list[str]]:
     """The column with the most names of samples, and a note about samples it does not have."""
-    known = set(samples)
-    found = [len({row[i].strip() for row in rows} & known) for i in range(len(header))]
-    if not rows or not max(found):
-        has = show_some([row[0] for row in rows]) or "no rows"
-        raise ValueError(
-            f"{name} must have a column with the samples' names. Got none of them: its first column has {has}, the "
-            f"samples are {show_some(samples)}."
-        )
-    key = found.index(max(found))
+    key = _best([[row[i].strip() for row in rows] for i in range(len(header))], set(samples))
+    if key is None:
+        raise _no_column(name, "the samples' names", "samples", samples, rows)
     there = {row[key].strip() for row in rows}
     absent = [sample for sample in samples if sample not in there]
     return key, [f"{len(absent)} sample(s) are not in {name}: {show_some(absent)}."] if absent else []
+
+
+def _best(columns: list[list[str]], names: set[str]) -> int | None:
+    """The column with the most of these names; None if none has any."""
+    found = [len(names.intersection(column)) for column in columns]
+    return found.index(max(found)) if any(found) else None
+
+
+def _no_column(name: str, what: str, kind: str, wanted: Sequence[str], rows: list[list[str]]) -> ValueError:
+    has = show_some([row[0] for row in rows]) or "no rows"
+    return ValueError(
+        f"{name} must have a column with {what}. Got none of them: its first column has {has}, the {kind} are "
+        f"{show_some(wanted)}."
+    )
 
 
 def _typed(cells: list[str]) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from nsfa.arrays import Floats, Ints
+from nsfa.display import block_order, likely_loadings
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus, by_certainty, discoveries
-from nsfa.reading import block_order, likely_loadings
 from nsfa.report import pack
 
 # A gene less probable than this in a factor, or in its core, is not listed for it.

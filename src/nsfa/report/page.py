@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
@@ -13,24 +12,19 @@ from typing import Any
 import numpy as np
 
 from nsfa.arrays import Ints
+from nsfa.atomic import replacing
+from nsfa.display import count_bins, percent, posterior_of, symbols_of
 from nsfa.draw import SUBSTANTIAL
 from nsfa.enrichment import METHODS, SET_FDR, GeneSets, best_sets, enrich_both
 from nsfa.posterior import Posterior
 from nsfa.posterior.align import evenly
 from nsfa.posterior.consensus import MINOR_GENES, MINOR_SHARE, Consensus
-from nsfa.posterior.diagnostics import NOT_JUDGED
+from nsfa.posterior.diagnostics import NOT_JUDGED, QUANTITIES
 from nsfa.posterior.factors import IN_CHAIN, LEAST_AGREEMENT, LEAST_SUPPORT
-from nsfa.reading import count_bins, percent, symbols_of
-from nsfa.report import loadings, pack, samples, words
+from nsfa.report import loadings, pack, prose, samples
 
 SCRIPTS = ("data.js", "figures.js", "heatmap.js", "table.js", "genes.js", "scores.js", "start.js")
-TRACES = {
-    "log_evidence": "log p(Y | G, ψ)",
-    "n_substantial": "substantial factors",
-    "n_factors": "factors K",
-    "n_active": "active loadings",
-    "covariance_norm": "covariance ‖GGᵀ‖",
-}
+TRACES = ("log_evidence", "n_substantial", "n_factors", "n_active", "covariance_norm")
 MOST_TRACE_POINTS = 1000
 # enriched sets in the page: the best of each factor and method
 MOST_SETS = 25
@@ -69,14 +63,16 @@ def write_report(
     title
         Heading of the page.
     """
-    posterior = getattr(posterior, "posterior_", posterior)
-    if not hasattr(posterior, "consensus"):
-        raise TypeError(f"posterior must be a Posterior or a fitted estimator. Got {type(posterior).__name__}.")
+    posterior, path = posterior_of(posterior), Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"The folder of the report must exist. Got {str(path.parent)!r}; create it first.")
     frame = samples.check_annotations(annotations, posterior.data.shape[1])
     symbols = symbols_of(posterior.consensus(), gene_names)
     if enrichment is None and gene_sets is not None:
         enrichment = enrich_both(posterior.consensus(), gene_sets, symbols)
-    _write(Path(path), render(posterior, symbols, frame, enrichment, settings, title))
+    text = render(posterior, symbols, frame, enrichment, settings, title)
+    with replacing(path) as part:
+        part.write_bytes(text.encode("utf-8", "replace"))
 
 
 def render(
@@ -98,9 +94,9 @@ def render(
     page = Environment(loader=PackageLoader("nsfa.report", "parts"), autoescape=True, undefined=StrictUndefined)
     return page.get_template("page.html.j2").render(
         title=title or "Sparse factor analysis: what was found",
-        verdict=words.verdict(posterior, diagnostics),
-        findings=words.findings(posterior, consensus),
-        facts=words.facts(posterior, consensus, diagnostics),
+        verdict=prose.verdict(posterior, diagnostics),
+        findings=prose.findings(posterior, consensus),
+        facts=prose.facts(posterior, consensus, diagnostics),
         factors=_factor_rows(consensus, enrichment),
         minor_words=f"below {percent(MINOR_SHARE)} of the variance, or {MINOR_GENES} genes or fewer",
         substantial=SUBSTANTIAL,
@@ -111,11 +107,11 @@ def render(
         n_chains=len(posterior.chains),
         data=data,
         least=loadings.LEAST_INCLUSION,
-        settings=words.settings_table(posterior, settings),
+        settings=prose.settings_table(posterior, settings),
         notes=(settings or {}).get("notes"),
-        methods=words.methods(posterior, consensus, diagnostics),
-        paper=words.PAPER,
-        software=words.SOFTWARE,
+        methods=prose.methods(posterior, consensus, diagnostics),
+        paper=prose.PAPER,
+        software=prose.SOFTWARE,
         json=pack.to_json(data),
         style=_part("parts", "style.css"),
         plotly=_part("plotly", "plotly-cartesian.min.js"),
@@ -151,7 +147,7 @@ def _numbers(posterior: Posterior) -> list[dict[str, Any]] | None:
         return None
     out = [{"label": f"substantial factors ({SUBSTANTIAL} genes or more)", **_shares(posterior.n_substantial)}]
     if posterior.spec.n_components is None:
-        out.append({"label": "factors of any size, K", **_shares(posterior.n_components)})
+        out.append({"label": "factors of any size, K", **_shares(posterior.n_factors)})
     return out
 
 
@@ -167,15 +163,13 @@ def _shares(counts: Ints) -> dict[str, Any]:
 def _traces(posterior: Posterior) -> list[dict[str, Any]]:
     """Traces of the quantities that vary, thinned to what a screen can show."""
     out = []
-    for name, label in TRACES.items():
-        if not all(name in chain[0].scalars for chain in posterior.chains):
-            continue  # draws of an earlier version
+    for name in filter(posterior.has_trace, TRACES):
         trace = posterior.trace(name)
         some = evenly(trace.shape[1], MOST_TRACE_POINTS)
         if np.ptp(trace) > 0:
             shown = np.where(np.isfinite(trace), trace, np.nan)[:, some]
             chains = [pack.array(chain, "float64") for chain in shown]
-            out.append({"label": label, "draw": pack.indices(some, trace.shape[1]), "chains": chains})
+            out.append({"label": QUANTITIES[name].axis, "draw": pack.indices(some, trace.shape[1]), "chains": chains})
     return out
 
 
@@ -184,8 +178,7 @@ def _factor_rows(consensus: Consensus, enrichment: Any) -> list[dict[str, Any]]:
     out = []
     best = {} if enrichment is None else _best(enrichment)
     for k in range(consensus.n_factors):
-        core, genes = consensus.genes(k), consensus.genes(k, effect=0)
-        first = (core if len(core) else genes)[:TOP_GENES]
+        core, genes = consensus.lists(k)
         found = consensus.chain_support[:, k] > IN_CHAIN
         row = {
             "number": k,
@@ -196,7 +189,7 @@ def _factor_rows(consensus: Consensus, enrichment: Any) -> list[dict[str, Any]]:
             "variance": float(consensus.variance_explained[k]),
             "n_core": len(core),
             "n_genes": len(genes),
-            "top": [(consensus.feature_names[d], consensus.loadings[d, k] < 0) for d in first],
+            "top": [(consensus.feature_names[d], consensus.loadings[d, k] < 0) for d in consensus.first(k, TOP_GENES)],
             "best": best.get(k),
         }
         out.append(row)
@@ -221,21 +214,3 @@ def _enriched(table: Any) -> dict[str, Any]:
     found = table[table["fdr"] <= SET_FDR]["method"]
     significant = [int((found == method).sum()) for method in METHODS]
     return {"tested": tested, "significant": significant, "notes": table.attrs.get("notes", []), "columns": values}
-
-
-def _write(path: Path, text: str) -> None:
-    """Write beside the target and rename, so that a reader never meets half a page."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"The folder of the report must exist. Got {str(path.parent)!r}; create it first.")
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", "replace"))
-        # the mode a plain open would have given: the file is for mailing and sharing
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from scipy.stats import false_discovery_control
 
-from nsfa.annotations import as_numbers, associate, is_number, sort_columns
+from nsfa.annotations import as_numbers, associate, is_measurement, sort_columns
 from nsfa.arrays import Floats, Ints
+from nsfa.display import group_codes
 from nsfa.posterior.align import evenly
 from nsfa.posterior.consensus import Consensus
-from nsfa.reading import group_codes
 from nsfa.report import pack
 
 # Samples in the page at most; of more, evenly spaced ones are shown.
@@ -54,7 +54,7 @@ def scores(consensus: Consensus, frame: Any) -> dict[str, Any]:
 
 
 def _annotation(name: str, column: Any, shown: Ints) -> dict[str, Any]:
-    if is_number(column):
+    if is_measurement(column):
         return {"name": name, "values": pack.array(as_numbers(column)[shown], "float64")}
     levels, codes = group_codes(_labels(column)[shown], len(shown))
     return {"name": name, "levels": levels, "codes": pack.array(codes, "uint8")}

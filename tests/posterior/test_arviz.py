@@ -11,9 +11,9 @@ from scipy.stats import multivariate_normal
 
 from nsfa import BFRM, FA, NSFA, SFA, schedule
 from nsfa.datasets import make_sparse_factors
-from nsfa.draws import arviz as module
-from nsfa.draws.arviz import to_arviz
 from nsfa.model import Priors
+from nsfa.posterior import arviz as module
+from nsfa.posterior.arviz import to_arviz
 from nsfa.samples import Samples
 
 with warnings.catch_warnings():
@@ -78,7 +78,7 @@ def test_dimensions(tree, group, name, dims):
 def test_values_are_those_of_the_posterior(fitted, tree):
     _, posterior = fitted
     group = tree["posterior"]
-    np.testing.assert_array_equal(group["n_components"], posterior.n_components)
+    np.testing.assert_array_equal(group["n_components"], posterior.n_factors)
     np.testing.assert_array_equal(group["n_shared"], posterior.n_shared)
     np.testing.assert_array_equal(group["n_substantial"], posterior.n_substantial)
     np.testing.assert_array_equal(group["concentration"], posterior.trace("concentration"))

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from nsfa.arrays import Ints
-from nsfa.model.spec import is_integer
+from nsfa.counts import check_count
 from nsfa.readers import filters
 from nsfa.readers.formats import checksum, read_sheet
 from nsfa.readers.lists import named, read_genes
@@ -197,5 +197,5 @@ def _oriented(sheet: Sheet, samples_in_rows: bool, name: str) -> _Cut:
 def _check(min_variance: float | None, top_genes: int | None) -> None:
     if min_variance is not None and not min_variance >= 0:
         raise ValueError(f"min_variance must be a number >= 0. Got {min_variance!r}.")
-    if top_genes is not None and (not is_integer(top_genes) or top_genes < 2):
-        raise ValueError(f"top_genes must be an int >= 2. Got {top_genes!r}.")
+    if top_genes is not None:
+        check_count("top_genes", top_genes, 2)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nsfa import __version__
 from nsfa.arrays import Ints
+from nsfa.display import count_shares, percent
 from nsfa.draw import SUBSTANTIAL
 from nsfa.model import Priors
 from nsfa.model.spec import NAMED_PRIORS
@@ -16,7 +16,7 @@ from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import Diagnostics, settled_words
 from nsfa.posterior.factors import FACTOR_ESS, FACTOR_RHAT, LEAST_AGREEMENT, LEAST_SUPPORT
-from nsfa.reading import percent
+from nsfa.version import __version__
 
 PAPER = {
     "authors": "Knowles, D. and Ghahramani, Z.",
@@ -28,7 +28,7 @@ PAPER = {
     "doi": "10.1214/10-AOAS435",
 }
 SOFTWARE = "nsfa: Bayesian sparse factor analysis for Python"
-MODELS = {
+TITLES = {
     "nsfa": "nonparametric sparse factor analysis (NSFA)",
     "sfa": "sparse factor analysis (SFA)",
     "bfrm": "Bayesian factor regression modelling (BFRM)",
@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
 
 def verdict(posterior: Posterior, diagnostics: Diagnostics) -> Verdict:
     """The convergence verdict in plain words, with what to do next."""
-    n_chains, n_draws = posterior.n_components.shape
+    n_chains, n_draws = posterior.n_factors.shape
     stopped = []
     if not posterior.finished:
         stopped = [
@@ -89,7 +89,7 @@ def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
     if posterior.spec.pattern != "dense":
         out.append(f"The number of substantial factors was {_likely(posterior.n_substantial)}")
     if posterior.spec.n_components is None:
-        out.append(f"With those of fewer genes K was {_likely(posterior.n_components)}")
+        out.append(f"With those of fewer genes K was {_likely(posterior.n_factors)}")
     if n:
         total = percent(min(float(consensus.variance_explained.sum()), 1.0))
         out.append(f"{'Together they explain' if n > 1 else 'It explains'} {total} of the variance.")
@@ -98,10 +98,10 @@ def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
 
 def _likely(counts: Ints) -> str:
     """The most frequent number, and the range of most of them."""
-    values, times = np.unique(counts, return_counts=True)
+    values, share = count_shares(counts)
     low, high = np.percentile(counts, [5, 95], method="nearest")
     within = f"90 % of the draws have {low}" + (f" to {high}." if high > low else ".")
-    return f"most often {values[times.argmax()]} ({percent(times.max() / times.sum())} of draws); {within}"
+    return f"most often {values[share.argmax()]} ({percent(share.max())} of draws); {within}"
 
 
 def _count(posterior: Posterior, consensus: Consensus) -> str:
@@ -123,7 +123,7 @@ def _count(posterior: Posterior, consensus: Consensus) -> str:
 
 def facts(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics) -> list[tuple[str, str]]:
     """The figures of the first screen: (value, what it is)."""
-    n_chains, n_draws = posterior.n_components.shape
+    n_chains, n_draws = posterior.n_factors.shape
     dense = posterior.spec.pattern == "dense"
     number = consensus.n_factors if dense else consensus.n_substantial
     judged = consensus.checks is not None and n_chains > 1 and not posterior.length.preview
@@ -134,7 +134,7 @@ def facts(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics) 
         (f"{posterior.data.n_features:,}", "genes"),
         (percent(missing_share(posterior)), "missing"),
         (f"{n_chains} × {n_draws:,}", "chains × draws"),
-        (duration(_seconds(posterior)), "longest chain"),
+        (how_long(_seconds(posterior)), "longest chain"),
     ]
 
 
@@ -149,7 +149,7 @@ def _seconds(posterior: Posterior) -> float:
     return max(chain[-1].scalars.get("seconds", 0.0) for chain in posterior.chains)
 
 
-def duration(seconds: float) -> str:
+def how_long(seconds: float) -> str:
     """A time as one would say it."""
     if seconds < 99.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
@@ -161,7 +161,7 @@ def duration(seconds: float) -> str:
 def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics) -> str:
     """A paragraph that can be pasted into a paper."""
     length, spec = posterior.length, posterior.spec
-    n_chains, n_draws = posterior.n_components.shape
+    n_chains, n_draws = posterior.n_factors.shape
     holes = missing_share(posterior)
     kept = "" if length.thin == 1 else f" (one of every {length.thin} sweeps)"
     rhat = f"rank-normalised split R-hat (at most {max(d.rhat for d in diagnostics.table):.3f}) and "
@@ -171,7 +171,7 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
         "quantities that do not depend on factor labels (Vehtari et al., 2021)."
     )
     sentences = [
-        f"We fitted {MODELS.get(spec.name, spec.name)} with nsfa {__version__} (Knowles and Ghahramani, 2011) to "
+        f"We fitted {TITLES.get(spec.name, spec.name)} with nsfa {__version__} (Knowles and Ghahramani, 2011) to "
         f"{posterior.data.shape[1]:,} samples × {posterior.data.n_features:,} genes"
         + (f" ({percent(holes)} of entries missing and integrated out)." if holes else "."),
         f"We ran {n_chains} Markov chain{'s' if n_chains > 1 else ''} of {length.tune:,} warm-up sweeps and "

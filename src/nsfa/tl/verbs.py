@@ -1,32 +1,27 @@
-"""Factor analysis of AnnData objects: fit, project new cells, test gene sets. Cells are samples, genes features."""
+"""Fit a model to the cells of an AnnData object, project others, and test its factors against gene sets."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-import nsfa as package
-from nsfa.arrays import Bools, Floats, Ints
+from nsfa.arrays import Bools
 from nsfa.enrichment import GeneSets
 from nsfa.enrichment import enrich as enrich_consensus
-from nsfa.model.presets import PRESETS
+from nsfa.estimators import ESTIMATORS
 from nsfa.posterior import Posterior
-from nsfa.posterior.consensus import Consensus
 from nsfa.readers.lists import symbol_in
+from nsfa.tl.record import fitted_genes, params_of, stored, write, write_scores, writing
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 # Cells with genes unknown to them are projected in dense blocks of at most so many entries.
 _BLOCK = 4_000_000
-# What of the consensus is kept per gene, and under which names.
-_PARTS = {"loadings": "loadings", "pip": "inclusion", "relevance": "relevance"}
 
 
 def nsfa(
@@ -82,9 +77,9 @@ def nsfa(
     # a sparse matrix has no names of its own
     data = replace(estimator.posterior_.data, feature_names=names)
     estimator.posterior_ = replace(estimator.posterior_, data=data)
-    params = _plain(estimator) | {"model": model, "use_highly_variable": not used.all()}
+    params = params_of(estimator) | {"model": model, "use_highly_variable": not used.all()}
     target = adata.copy() if copy else adata
-    _write(target, estimator.posterior_, used, key_added, params if layer is None else params | {"layer": layer})
+    write(target, estimator.posterior_, used, key_added, params if layer is None else params | {"layer": layer})
     wanted = ([target] if copy else []) + ([estimator] if return_model else [])
     return tuple(wanted) if len(wanted) > 1 else next(iter(wanted), None)
 
@@ -118,8 +113,8 @@ def transform(
     blocks = _blocks(_table(adata, layer), _match(adata, posterior))
     parts = [posterior.transform(block, return_std=True) for block in blocks]
     mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
-    with _writing(adata):
-        _write_scores(adata, key_added, mean, posterior.consensus())
+    with writing(adata):
+        write_scores(adata, key_added, mean, posterior.consensus())
         if return_std:
             adata.obsm[f"X_{key_added}_std"] = deviation
 
@@ -140,11 +135,11 @@ def enrich(
     the column of ``adata.var`` that names the genes as the sets do, where ``var_names`` are ids.
     """
     _check(adata)
-    consensus = _stored(adata, key)
+    consensus = stored(adata, key)
     if gene_symbols is not None:
-        settings["symbols"] = _symbols(adata, gene_symbols, _fitted(adata, key))
+        settings["symbols"] = _symbols(adata, gene_symbols, fitted_genes(adata, key))
     table = enrich_consensus(consensus, gene_sets, **settings)
-    with _writing(adata):
+    with writing(adata):
         adata.uns[key] = {**adata.uns[key], key_added: table}
     return table
 
@@ -162,9 +157,9 @@ def _check(adata: Any) -> None:
 
 def _estimator(model: str, settings: dict[str, Any]) -> Any:
     """The unfitted estimator, or one sentence about a setting it does not have."""
-    if model not in PRESETS:
-        raise ValueError(f"model must be one of {', '.join(map(repr, PRESETS))}. Got {model!r}.")
-    kind = getattr(package, model.upper())
+    if model not in ESTIMATORS:
+        raise ValueError(f"model must be one of {', '.join(map(repr, ESTIMATORS))}. Got {model!r}.")
+    kind = ESTIMATORS[model]
     known = kind().get_params()
     for name in settings:
         if name not in known:
@@ -211,79 +206,6 @@ def _named(table: Any, names: tuple[str, ...]) -> Any:
     return pd.DataFrame(table, columns=list(names))
 
 
-def _plain(estimator: Any) -> dict[str, Any]:
-    """The estimator's settings as HDF5 can hold them: no None, objects in words. The seed is stored apart."""
-    given, length = estimator.get_params(), estimator.posterior_.length
-    if not length.preview:
-        given |= {"tune": length.tune, "thin": length.thin}
-    given = {k: v for k, v in given.items() if v is not None and k != "random_state"}
-    return {k: v if isinstance(v, (str, bool, int, float, np.generic)) else repr(v) for k, v in given.items()}
-
-
-def _write(adata: AnnData, posterior: Posterior, used: Bools, key: str, params: dict[str, Any]) -> None:
-    consensus = posterior.consensus()
-    wide = np.full((len(_PARTS), adata.n_vars, consensus.n_factors), np.nan)
-    wide[:, used] = [getattr(consensus, part) for part in _PARTS.values()]
-    with _writing(adata):
-        _write_scores(adata, key, consensus.scores, consensus)
-        for name, values in zip(_PARTS, wide, strict=True):
-            adata.varm[f"{key}_{name}"] = values
-        adata.uns[key] = _record(posterior, consensus, params)
-
-
-def _write_scores(adata: AnnData, key: str, scores: Floats, consensus: Consensus) -> None:
-    adata.obsm[f"X_{key}"] = scores
-    # neighbours of unit-variance scores would weigh the least factor like the first
-    adata.obsm[f"X_{key}_weighted"] = scores * np.sqrt(consensus.variance_explained)
-
-
-def _record(posterior: Posterior, consensus: Consensus, params: dict[str, Any]) -> dict[str, Any]:
-    """What is worth keeping of a fit, in types that a h5ad file gives back as they were."""
-    found = posterior.diagnostics()
-    columns = ("mean", "rhat", "ess_bulk", "ess_tail")
-    diagnostics: dict[str, Any] = {name: np.array([getattr(d, name) for d in found.table]) for name in columns}
-    diagnostics["quantity"] = np.array([d.quantity for d in found.table], dtype=object)
-    return {
-        "params": params,
-        "version": package.__version__,
-        # HDF5 has no integers beyond 64 bits
-        "seed": posterior.seed if posterior.seed < 2**63 else str(posterior.seed),
-        "n_components": _shares(posterior.n_components),
-        "n_shared": _shares(posterior.n_shared),
-        "n_substantial": _shares(posterior.n_substantial),
-        "support": consensus.support,
-        "chain_support": consensus.chain_support,
-        "variance_explained": consensus.variance_explained,
-        "minor": consensus.minor,
-        "factors": _checks(consensus),
-        "diagnostics": diagnostics
-        | {"verdict": found.verdict, "converged": found.converged, "partly_converged": found.partly_converged},
-    }
-
-
-def _shares(counts: Ints) -> dict[str, Any]:
-    values, times = np.unique(counts, return_counts=True)
-    return {"values": values, "share": times / times.sum()}
-
-
-def _checks(consensus: Consensus) -> dict[str, Any]:
-    """How far the chains agree on each factor."""
-    if consensus.checks is None:
-        return {}
-    return vars(consensus.checks) | {"verdict": np.array(consensus.checks.verdict, dtype=object)}
-
-
-@contextmanager
-def _writing(adata: AnnData) -> Iterator[None]:
-    """Where ``adata`` is written to; a view then becomes an object of its own, as documented, without a warning."""
-    from anndata import ImplicitModificationWarning
-
-    with warnings.catch_warnings():
-        if adata.is_view:
-            warnings.simplefilter("ignore", ImplicitModificationWarning)
-        yield
-
-
 def _match(adata: AnnData, posterior: Posterior) -> Any:
     """Where each gene of the model is in ``adata`` (n_features,); -1 where it is not."""
     names = posterior.data.feature_names
@@ -327,36 +249,3 @@ def _symbols(adata: AnnData, column: str, used: Bools) -> list[str]:
         raise ValueError(f"gene_symbols must be a column of adata.var. Got {column!r}; there are: {has}.")
     names = zip(adata.var_names[used].astype(str), adata.var[column][used].astype(object), strict=True)
     return [symbol_in(symbol) or name if isinstance(symbol, str) else name for name, symbol in names]
-
-
-def _fitted(adata: AnnData, key: str) -> Bools:
-    """Which genes were fitted (n_vars,)."""
-    out: Bools = ~np.isnan(np.asarray(adata.varm[f"{key}_loadings"], dtype=float)).any(axis=1)
-    return out
-
-
-def _stored(adata: AnnData, key: str) -> Consensus:
-    """The consensus factors that ``nsfa`` wrote under ``key``. What it does not write (intervals) is NaN."""
-    absent = [f"{key}_{name}" for name in _PARTS if f"{key}_{name}" not in adata.varm]
-    if key not in adata.uns or absent:
-        given = "none" if key not in adata.uns or len(absent) == len(_PARTS) else f"no varm[{absent[0]!r}]"
-        raise ValueError(f"adata must hold factors under {key!r}. Got {given}; run nsfa.tl.nsfa(adata) first.")
-    kept = {part: np.asarray(adata.varm[f"{key}_{name}"], dtype=float) for name, part in _PARTS.items()}
-    used = _fitted(adata, key)
-    kept = {part: values[used] for part, values in kept.items()}
-    unknown: Floats = np.full_like(kept["loadings"], np.nan)
-    scores = np.asarray(adata.obsm[f"X_{key}"], dtype=float)
-    return Consensus(
-        loadings=kept["loadings"],
-        lower=unknown,
-        upper=unknown,
-        level=np.nan,
-        inclusion=kept["inclusion"],
-        relevance=kept["relevance"],
-        support=adata.uns[key]["support"],
-        chain_support=adata.uns[key]["chain_support"],
-        variance_explained=adata.uns[key]["variance_explained"],
-        scores=scores,
-        scores_std=np.full_like(scores, np.nan),
-        feature_names=tuple(adata.var_names.astype(str)[used]),
-    )

@@ -7,16 +7,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Floats
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels, get_kernels
 from nsfa.kernels.streams import fresh_key
+from nsfa.posterior.predict import fitted_table, to_table
+from nsfa.posterior.project import project, sample_moments
 
 if TYPE_CHECKING:
-    from nsfa.posterior import Posterior
+    from nsfa.posterior.core import Posterior
 
 # Beyond this many (1 GB) the loadings of all draws are left out; and beyond ``SMALL`` (100 MB) where, zeros and all,
 # they would take more than three times the memory of the draws, which hold the others alone.
@@ -74,7 +75,7 @@ def to_arviz(
     groups = {
         "posterior": parameters,
         "sample_stats": _sample_stats(posterior),
-        "observed_data": {"X": _table(posterior)},
+        "observed_data": {"X": fitted_table(posterior.data)},
     }
     if log_likelihood:
         groups["log_likelihood"] = {"X": _each_draw(posterior, _log_density(posterior))}
@@ -106,7 +107,7 @@ def _parameters(posterior: Posterior, loadings: bool) -> tuple[dict[str, Any], i
     """The variables of the group "posterior", and the number of aligned factors."""
     spec, data = posterior.spec, posterior.data
     out: dict[str, Any] = {
-        "n_components": posterior.n_components,
+        "n_components": posterior.n_factors,
         "n_shared": posterior.n_shared,
         "n_substantial": posterior.n_substantial,
         "n_active": posterior.trace("n_active").astype(np.int64),
@@ -124,7 +125,7 @@ def _parameters(posterior: Posterior, loadings: bool) -> tuple[dict[str, Any], i
     if not loadings:
         return out, 0
     n_factors = posterior.consensus().n_factors
-    entries = posterior.n_components.size * posterior.data.n_features * n_factors
+    entries = posterior.n_factors.size * posterior.data.n_features * n_factors
     if entries <= min(LARGEST, max(SMALL, _TIMES * _held(posterior) // _BYTES)):
         out["loadings"], out["active"] = posterior.aligned(np.float32)
     else:
@@ -150,23 +151,10 @@ def _intercept(draw: Draw) -> Floats:
 def _sample_stats(posterior: Posterior) -> dict[str, Any]:
     return {
         "lp": posterior.trace("log_joint"),
-        "n_factors": posterior.n_components,
+        "n_factors": posterior.n_factors,
         "births_accepted": posterior.trace("births_accepted") / posterior.data.shape[0],
         "seconds": posterior.trace("seconds"),
     }
-
-
-def _table(posterior: Posterior) -> Floats:
-    """The fitted table (n_samples, n_features) in the user's units, NaN where missing."""
-    data = posterior.data
-    values = data.values.toarray() - data.offset[:, None] if sp.issparse(data.values) else data.values  # type: ignore[index]
-    return _to_user(posterior, values if data.missing is None else np.where(data.missing, np.nan, values))
-
-
-def _to_user(posterior: Posterior, values: Floats) -> Floats:
-    """(D, N) on the model's scale to (n_samples, n_features) in the user's units."""
-    data = posterior.data
-    return data.to_user(values).T + data.center
 
 
 def _each_draw(posterior: Posterior, of: Callable[[Draw, Kernels], Floats]) -> Floats:
@@ -184,8 +172,6 @@ def _each_draw(posterior: Posterior, of: Callable[[Draw, Kernels], Floats]) -> F
 
 def _log_density(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
     """Log densities (n_samples,) of the samples under one draw, per unit of the user's table."""
-    from nsfa.posterior.project import sample_moments
-
     data = posterior.data
     units = data.log_units()
     return lambda draw, kernels: sample_moments(data, draw, kernels).log_density - units
@@ -193,8 +179,6 @@ def _log_density(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
 
 def _replicate(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
     """A new table (n_samples, n_features) under one draw: the same samples, measured again."""
-    from nsfa.posterior.project import project
-
     data = posterior.data
     # two words: the chains' own streams are keyed by one
     rng = np.random.default_rng(np.random.SeedSequence(posterior.seed, spawn_key=(0, 0)))
@@ -206,6 +190,6 @@ def _replicate(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
         elif draw.n_factors:
             kernels.draw_scores(project(data, draw, kernels), scores, fresh_key(rng))
         noise = rng.standard_normal(data.shape) / np.sqrt(draw.noise_precision)[:, None]
-        return _to_user(posterior, _intercept(draw)[:, None] + draw.loadings() @ scores.T + noise)
+        return to_table(data, _intercept(draw)[:, None] + draw.loadings() @ scores.T + noise)
 
     return one

@@ -1,4 +1,4 @@
-"""How plots and the report read a result: which loadings to show, in which order, in which groups, in which words."""
+"""How plots and the report show a result: whose it is, which loadings, in which order, groups and words."""
 
 from __future__ import annotations
 
@@ -7,14 +7,48 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from nsfa.arrays import Floats, Ints
+from nsfa.model.spec import is_integer
+from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
 
 MOST_GROUPS = 20
 # more bars than this, with marks on them, are a thicket
 MOST_BARS = 40
 OTHERS, UNLABELLED = "all other groups", "unlabelled"
+
+
+def posterior_of(model: Any) -> Posterior:
+    """The posterior of a fitted estimator, or ``model`` itself where it already is one."""
+    posterior: Posterior = _able(model, "trace", " or its posterior")
+    return posterior
+
+
+def consensus_of(model: Any) -> Consensus:
+    """The consensus factors of a fitted estimator or posterior, or ``model`` itself where it already is a consensus."""
+    if isinstance(model, Consensus):
+        return model
+    consensus: Consensus = _able(model, "consensus", ", its posterior or a Consensus").consensus()
+    return consensus
+
+
+def _able(model: Any, verb: str, others: str) -> Any:
+    """What answers for a model, if it has the verb."""
+    if hasattr(model, "fit"):
+        check_is_fitted(model)
+    posterior = getattr(model, "posterior_", model)
+    if not hasattr(posterior, verb):
+        raise TypeError(f"model must be a fitted estimator of this package{others}. Got {type(model).__name__}.")
+    return posterior
+
+
+def check_factor(factor: Any, n_factors: int) -> int:
+    """The number of a factor, from 0 to ``n_factors`` - 1."""
+    if not is_integer(factor) or not 0 <= factor < n_factors:
+        raise ValueError(f"a factor must be an int from 0 to {n_factors - 1}. Got {factor!r}.")
+    return int(factor)
 
 
 def likely_loadings(consensus: Consensus, threshold: float = 0.5) -> Floats:
@@ -77,6 +111,12 @@ def count_bins(counts: Ints) -> Bins:
     widths = (digit * 10**power for power in count() for digit in (1, 2, 5))
     width = next(w for w in widths if high // w - low // w < MOST_BARS)
     return Bins(np.arange(low // width * width, high + 1, width), width)
+
+
+def count_shares(counts: Ints) -> tuple[Ints, Floats]:
+    """The different numbers, rising, and the share of each."""
+    values, times = np.unique(counts, return_counts=True)
+    return values, times / times.sum()
 
 
 def group_codes(groups: Any, n_samples: int) -> tuple[list[str], Ints]:

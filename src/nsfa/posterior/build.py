@@ -1,0 +1,133 @@
+"""How the consensus is made: a few passes over the aligned draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nsfa.arrays import Floats, Ints
+from nsfa.data import Observed
+from nsfa.draw import Draw
+from nsfa.kernels import Kernels
+from nsfa.posterior.align import Alignment, evenly
+from nsfa.posterior.consensus import Consensus
+from nsfa.posterior.factors import check_factors, trace_factors
+from nsfa.posterior.predict import INTERVAL_BYTES
+from nsfa.posterior.project import sample_moments
+from nsfa.posterior.shares import Block, Shares, aligned_blocks
+
+# Aligned draws that together take no more than this are made once.
+CACHE_BYTES = 50_000_000
+# Averages of scores over this many evenly spaced draws are as good as over all; in large tables over fewer.
+SCORE_DRAWS = 400
+SCORE_ENTRIES = 200_000_000
+# All draws are aligned in so many parts.
+_PARTS = 20
+
+
+def build_consensus(
+    data: Observed,
+    chains: Sequence[Sequence[Draw]],
+    alignment: Alignment,
+    kernels: Kernels,
+    min_support: float = 0.5,
+    level: float = 0.9,
+    preview: bool = False,
+) -> Consensus:
+    """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
+    draws = [draw for chain in chains for draw in chain]
+    support = alignment.support()
+    keep = np.flatnonzero(support.mean(axis=0) > min_support)
+    aligned: Iterable[Block] = aligned_blocks(draws, np.arange(len(draws)), alignment, keep)
+    if 8 * len(draws) * draws[0].shape[0] * (len(keep) + 1) <= CACHE_BYTES:
+        aligned = list(aligned)
+    traces = trace_factors(draws, len(chains), len(keep), aligned)
+    count = traces.there.sum(axis=(0, 1))
+    mean, inclusion, relevance = (part / count for part in (traces.sums.sum(axis=0), traces.active, traces.relevant))
+    share = traces.share.mean(axis=(0, 1))
+    # the largest mean loading is positive, and the factor that explains most comes first
+    sign = np.where(mean[np.abs(mean).argmax(axis=0), np.arange(len(keep))] < 0, -1.0, 1.0)
+    order = np.argsort(-share, kind="stable")
+    tail = (1 - level) / 2
+    some = evenly(len(draws), max(INTERVAL_BYTES // (4 * max(int((inclusion > tail).sum()), 1)), 50))
+    if len(some) < len(draws) or not isinstance(aligned, list):
+        aligned = aligned_blocks(draws, some, alignment, keep)
+    lower, upper = _intervals(aligned, len(some), inclusion, tail)
+    # adding 0 makes −0 a plain zero
+    lower, upper = np.where(sign > 0, lower, -upper) + 0.0, np.where(sign > 0, upper, -lower) + 0.0
+    scores, deviation = score_means(data, draws, alignment, keep, kernels)
+    return Consensus(
+        loadings=data.to_user(mean * sign + 0.0)[:, order],
+        lower=data.to_user(lower)[:, order],
+        upper=data.to_user(upper)[:, order],
+        level=level,
+        inclusion=data.to_user(inclusion, power=0)[:, order],
+        relevance=data.to_user(relevance, power=0)[:, order],
+        support=traces.there.mean(axis=(0, 1))[order],
+        chain_support=traces.there.mean(axis=1)[:, order],
+        variance_explained=share[order],
+        scores=(scores * sign)[:, order],
+        scores_std=deviation[:, order],
+        feature_names=data.names,
+        pivot=keep[order],
+        sign=sign[order],
+        checks=check_factors(traces, preview).taken(order),
+        shares=Shares(data, draws, alignment, keep[order]),
+    )
+
+
+def _intervals(aligned: Iterable[Block], n_draws: int, inclusion: Floats, tail: float) -> tuple[Floats, Floats]:
+    """Central interval of every loading given the factor; [0, 0] where the loading is almost surely inactive."""
+    rows, columns = np.nonzero(inclusion > tail)
+    lower, upper = np.zeros(inclusion.shape), np.zeros(inclusion.shape)
+    if len(rows) == 0:
+        return lower, upper
+    values, present = np.empty((n_draws, len(rows)), dtype=np.float32), np.empty((n_draws, inclusion.shape[1]), bool)
+    first = 0
+    for block, g, there, _ in aligned:
+        last = first + len(block)
+        values[first:last], present[first:last] = g[rows, :, columns].T, there
+        first = last
+    for k in np.unique(columns):
+        own, there = columns == k, present[:, k]
+        # rare factors may be in none of the draws
+        if there.any():
+            bounds = np.quantile(values[np.ix_(there, own)], [tail, 1 - tail], axis=0, method="weibull")
+            lower[rows[own], k], upper[rows[own], k] = bounds
+    return lower, upper
+
+
+def aligned_draws(
+    data: Observed, draws: Sequence[Draw], alignment: Alignment, consensus: Consensus, dtype: Any = np.float64
+) -> NDArray[Any]:
+    """Loadings of every draw on the consensus factors, (draws, n_features, K), in the user's units."""
+    out = np.empty((len(draws), data.n_features, consensus.n_factors), dtype)
+    # a few draws at a time: on the way they take several times their place
+    for some in np.array_split(np.arange(len(draws)), min(_PARTS, len(draws))):
+        for block, g, _, _ in aligned_blocks(draws, some, alignment, consensus.pivot):
+            out[block] = data.to_user(g * consensus.sign).transpose(1, 0, 2)
+    return out
+
+
+def score_means(
+    data: Observed, draws: Sequence[Draw], alignment: Alignment, keep: Ints, kernels: Kernels
+) -> tuple[Floats, Floats]:
+    """Posterior mean and standard deviation (N, K) of the samples' scores on the pivot's columns ``keep``.
+
+    Over the draws that contain the factor: in the others it has no scores.
+    """
+    shape = data.shape[1], len(keep)
+    mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
+    size = max(len(draws[0].noise_precision) * max(draw.n_factors for draw in draws), 1)
+    for i in evenly(len(draws), min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100))):
+        own, where, sign = alignment.columns(i, keep)
+        moments = sample_moments(data, draws[i], kernels, alignment.rotation[i])
+        mean[:, where] += moments.mean[:, own] * sign
+        square[:, where] += moments.variance[:, own] + moments.mean[:, own] ** 2
+        count[where] += 1
+    count = np.maximum(count, 1)
+    mean /= count
+    return mean, np.sqrt(np.maximum(square / count - mean**2, 0.0))
