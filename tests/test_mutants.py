@@ -10,7 +10,7 @@ from nsfa.data import _no_holes
 from nsfa.kernels import sample_kernels
 from nsfa.kernels.numba_cpu import NumbaKernels
 from nsfa.kernels.streams import fresh_key
-from nsfa.model import priors
+from nsfa.model import joint, priors
 from nsfa.moves import (
     births,
     concentration,
@@ -27,7 +27,8 @@ from nsfa.moves import (
     urn,
 )
 from nsfa.samples import Samples
-from test_geweke import ALONE, BOUND, DOUBLET, PLAIN, ROTATION, SWEEPS, TILT, many_tilts
+from nsfa.state import State
+from test_geweke import ALONE, BOUND, DOUBLET, KNOWN, PLAIN, ROTATION, SWEEPS, TILT, WITH_KNOWLEDGE, many_tilts
 
 
 def half_forgotten_in_noise(patch):
@@ -245,12 +246,52 @@ def rotation_with_odds_of_all_features(patch):
     patch.setattr(rotation, "draw_anchors", lambda state, rng: (right(state, rng)[0], right(state, rng)[1] + 0.7))
 
 
+def what_is_known_is_forgotten(patch):
+    right = State.prior_offset
+
+    def of_prior(state, *rest):
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(State, "prior_offset", right)
+            return pattern(state, *rest)
+
+    pattern = joint._pattern
+    patch.setattr(joint, "_pattern", of_prior)
+    patch.setattr(State, "prior_offset", property(lambda state: np.zeros((len(state.noise_precision), 0))))
+
+
+def what_is_known_is_forgotten_by_independent_rows(patch):
+    right = loadings._independent
+    patch.setattr(loadings, "_independent", lambda state, *rest: right(forgetful(state), *rest))
+
+
+def forgetful(state):
+    """The same state and arrays, without what is known."""
+
+    class Forgetful:
+        known = None
+
+        def __getattr__(self, name):
+            return getattr(state, name)
+
+        def __setattr__(self, name, value):
+            setattr(state, name, value)
+
+    return Forgetful()
+
+
 NSFA = ("nsfa", PLAIN)
 MARGINAL = ("nsfa", {"noise": "shared", "without": ALONE})
 SPLIT = ("nsfa", {"without": ("update_births",)})
 DOUBLETS = ("nsfa", {"noise": "shared", "without": DOUBLET})
 TILTS = ("nsfa", {"without": TILT})
 ROTATIONS = ("nsfa", {"without": ROTATION})
+
+
+def with_known(run):
+    name, changes = WITH_KNOWLEDGE[run]
+    return name, {**changes, "known": KNOWN}
+
+
 MUTANTS = [
     (half_forgotten_in_noise, *NSFA),
     (half_forgotten_in_slab, *NSFA),
@@ -284,6 +325,11 @@ MUTANTS = [
     (tilt_with_odds_of_all_features, *TILTS),
     (rotation_with_twice_the_slab_precision, *ROTATIONS),
     (rotation_with_odds_of_all_features, *ROTATIONS),
+    *(
+        (what_is_known_is_forgotten, *with_known(f"nsfa {kind}"))
+        for kind in ("collapsed", "marginal", "tilt", "rotation")
+    ),
+    (what_is_known_is_forgotten_by_independent_rows, *with_known("nsfa parallel")),
     (indicator_forgotten_in_sparsity, "bfrm", {}),
     (urn_concentration_without_its_mixture, "bfrm", {}),
 ]

@@ -58,7 +58,7 @@ class Samples:
         "whole": all samples are at hand. "dense": their values can be completed and gone through feature by feature.
         "latent": ``draw_values`` draws the values themselves, at the beginning of every sweep.
         """
-        return frozenset({"whole"} if self.data.offset is not None else {"whole", "dense"})
+        return abilities(self.data)
 
     @property
     def table_power(self) -> Floats:
@@ -336,6 +336,11 @@ class Samples:
     def _widen(self, state: State) -> None:
         if self._buffer.shape[1] != state.width:
             self._buffer = widened(self._buffer[:, : min(self._n_factors, state.width)], state.width)
+
+
+def abilities(data: Observed) -> frozenset[str]:
+    """What samples of a table in memory can do: see ``Samples.can``."""
+    return frozenset({"whole"} if data.offset is not None else {"whole", "dense"})
 
 
 def project(

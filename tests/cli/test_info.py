@@ -74,6 +74,16 @@ def test_info_says_how_far_the_deviations_of_genes_are_apart(tmp_path, rng, spre
     ]
 
 
+def test_info_says_which_moves_a_table_gets_and_why(tmp_path):
+    short, long = (write_table(tmp_path / f"{n}.csv", n_genes=n, n_samples=8) for n in (20, 3000))
+    said = run("info", short).stdout
+    assert "every fifth sweep: doublet" in said and "not used" not in said
+    why = "not used, too many features to go through one by one (from 3,000 on): marginal, doublet"
+    assert why in run("info", long).stdout
+    found = read_json(run("info", long, "--json"))["moves"]
+    assert {"name": "tilt", "when": "the first sweeps and every fifth", "accepted": None} in found
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_examples_and_every_option_has_a_text(command):
     said = run(command, "--help").stdout

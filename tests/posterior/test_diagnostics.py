@@ -101,3 +101,19 @@ def test_chains_that_agree_may_leave_a_factor_open(rng):
     told = found.with_factors(["settled", "unsettled"])
     assert told.converged and not told.partly_converged and told.verdict.endswith("; 1 of 2 factors is settled.")
     assert found.with_factors(["settled"]).verdict.endswith("; the factor is settled.")
+
+
+def test_moves_of_a_fit_come_with_their_acceptance():
+    from nsfa import FA, NSFA
+    from nsfa.datasets import make_sparse_factors
+
+    X = make_sparse_factors(30, 20, 3, density=0.4, random_state=0).X
+    moves = {
+        move.name: move
+        for move in NSFA(chains=2, tune=50, draws=20, random_state=0).fit(X).posterior_.diagnostics().moves
+    }
+    for name in ("tilt", "rotation", "births", "split", "doublet"):
+        assert 0 < moves[name].accepted < 1, name
+    assert moves["loadings"].accepted is None and moves["doublet"].when == "every fifth sweep"
+    dense = {move.name: move.when for move in FA(2, chains=1, tune=5, draws=5).fit(X).posterior_.diagnostics().moves}
+    assert dense["tilt"] == "not used, the pattern is dense" and "births" not in dense

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -58,9 +59,11 @@ def info(
     if talk.json:
         say_json(found)
     elif not talk.quiet:
-        notes = found.pop("notes", [])
+        notes, moves = found.pop("notes", []), found.pop("moves", [])
         for key, value in found.items():
             say(f"{key.replace('_', ' '):<22}{_text(value)}")
+        for i, (when, names) in enumerate(_lines(moves).items()):
+            say(f"{'' if i else 'moves':<22}{when}: {names}")
         for text in notes:
             say(f"{'note':<22}{text}")
 
@@ -118,7 +121,17 @@ def _state(posterior: Any, chains: int | None, running: bool, out: Path) -> dict
         "draws_wanted": wanted,
         "converged": diagnostics.converged,
         "verdict": diagnostics.verdict,
+        "moves": [move._asdict() for move in diagnostics.moves],
     }
+
+
+def _lines(moves: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The moves of a sweep by their frequency, accepted shares beside them, and those not used by their reason."""
+    found: dict[str, list[str]] = {}
+    for move in moves:
+        share = "" if move["accepted"] is None else f" ({move['accepted']:.1%} accepted)"
+        found.setdefault(move["when"], []).append(move["name"] + share)
+    return {when: ", ".join(names) for when, names in found.items()}
 
 
 def about_table(path: Path, reading: TableOptions) -> dict[str, Any]:
@@ -147,8 +160,25 @@ def about_table(path: Path, reading: TableOptions) -> dict[str, Any]:
         "first_genes": list(read.gene_names[:3]),
         "checksum": read.checksum,
         **_scaling(read.X if sparse else values),
+        "moves": _moves_of_table(read.X),
         "notes": list(read.notes),
     }
+
+
+def _moves_of_table(X: Any) -> list[dict[str, Any]]:
+    """The moves of the default model on a table; none for one that cannot be fitted."""
+    import warnings
+
+    from nsfa.data import observe
+    from nsfa.model import preset
+    from nsfa.posterior.moves import moves_of
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return [move._asdict() for move in moves_of(preset("nsfa"), observe(X))]
+    except ValueError:
+        return []
 
 
 def _scaling(X: Any) -> dict[str, Any]:

@@ -190,6 +190,7 @@ def summary(posterior: Posterior) -> dict[str, Any]:
         "quantities": [
             {key: _finite(value) for key, value in vars(diagnostic).items()} for diagnostic in diagnostics.table
         ],
+        "moves": [move._asdict() for move in diagnostics.moves],
         "factors": _factors(consensus),
     }
 

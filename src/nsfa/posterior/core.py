@@ -26,6 +26,7 @@ from nsfa.posterior.answers import OwnAnswers
 from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build_consensus, score_means
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, advise, diagnose
+from nsfa.posterior.moves import moves_of
 from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
 from nsfa.posterior.project import sample_moments
 from nsfa.runner import ChainResult
@@ -134,7 +135,7 @@ class Posterior(OwnAnswers):
         found = found.of_preview() if self.length.preview else found
         # a run that was stopped has its own: to go on
         advice = advise(found, self.length, *self.n_factors.shape) if self.finished else None
-        return replace(found, advice=advice)
+        return replace(found, advice=advice, moves=moves_of(self.spec, self.data, self.chains))
 
     @cached_property
     def _full_diagnostics(self) -> Diagnostics:

@@ -15,6 +15,7 @@ from scipy.stats import rankdata
 from nsfa.arrays import Floats
 from nsfa.length import Length
 from nsfa.posterior.advice import Advice
+from nsfa.posterior.moves import MoveUse
 
 RHAT_LIMIT = 1.05
 ESS_LIMIT = 100.0
@@ -81,6 +82,9 @@ class Diagnostics:
         has converged. See ``nsfa.posterior.factors.FactorChecks``.
     advice : Advice or None
         What to run next.
+    moves : tuple of MoveUse
+        The moves of a sweep: when each has its turn, what share of its proposals was accepted, and which are not used,
+        with the reason.
     """
 
     table: tuple[Diagnostic, ...]
@@ -90,6 +94,7 @@ class Diagnostics:
     n_factors: int = 0
     settled: int = 0
     advice: Advice | None = None
+    moves: tuple[MoveUse, ...] = ()
 
     @property
     def partly_converged(self) -> bool:
