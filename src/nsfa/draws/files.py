@@ -74,7 +74,8 @@ def _checked(path: Path) -> bytes:
 def write_bytes(path: Path, *parts: Any) -> None:
     """Write a file under another name, have it on the disk, and only then put it in its place."""
     with replacing(path) as aside, open(aside, "wb") as file:
-        file.writelines(parts)
+        for part in parts:
+            file.write(part)
         file.flush()
         os.fsync(file.fileno())
     sync_folder(path.parent)
