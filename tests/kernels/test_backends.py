@@ -257,8 +257,8 @@ def test_splits(slab, rows, rng):
     G = np.where(active, rng.normal(size=active.shape), 0.0)
     precision = rng.gamma(2, 1, (max(rows, 1), 30))
     weight = np.array([active.sum(axis=1), (precision * G**2).sum(axis=1)]) if rows else np.zeros((2, 40))
-    relative = bool(rows), weight, precision
-    problem = Splits(G, active, active.sum(axis=0), rng.gamma(2, 1, 40), (1.2, 0.7), slab, 0.8, 10.0, *relative)
+    noise = (1.2, 0.7), rng.gamma(2, 1, 40)
+    problem = Splits(G, active, active.sum(axis=0), *noise, weight, precision, slab, 0.8, 10.0, bool(rows))
     for key in range(5):
         a, b = (get_kernels(name).draw_splits(problem, key) for name in ("reference", "numba"))
         np.testing.assert_allclose(a.noise_precision, b.noise_precision, rtol=1e-10)

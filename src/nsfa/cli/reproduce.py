@@ -26,7 +26,7 @@ def reproduce(
         Path | None, Option("-o", "--output", help="Directory for the results; new, or of the same experiment.")
     ] = None,
     quick: Annotated[bool, Option("--quick", help="A small version, a minute or two.")] = False,
-    jobs: Annotated[int | None, Option("--jobs", "-j", "--threads", help="Tasks that run at once.")] = None,
+    jobs: Annotated[int | None, Option("--jobs", "-j", help="Tasks that run at once.")] = None,
 ) -> None:
     """Repeat an experiment of Knowles & Ghahramani (2011), and write its tables and figures.
 

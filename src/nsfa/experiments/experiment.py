@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from nsfa import __version__
+from nsfa.atomic import replacing
 from nsfa.experiments.claims import Finding, judge
 from nsfa.tasks import Ledger, Step, Task, run_tasks
 
@@ -134,9 +135,8 @@ def _make_folder(folder: Path, settings: dict[str, Any]) -> None:
     if path.exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(".part")
-    aside.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    aside.replace(path)
+    with replacing(path) as aside:
+        aside.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 def _check_folder(folder: Path, settings: dict[str, Any]) -> None:

@@ -194,14 +194,14 @@ class Splits(NamedTuple):
     loadings: Floats
     active: Bools
     usage: Ints
-    noise_precision: Floats
     noise_prior: tuple[float, float]
+    noise_precision: Floats
+    weight: Floats
+    loading_precision: Floats
     slab: tuple[float, float]
     rate: float
     largest: float
     relative: bool
-    weight: Floats
-    loading_precision: Floats
 
 
 class Split(NamedTuple):
