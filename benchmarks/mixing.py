@@ -2,8 +2,8 @@
 
 NSFA on a synthetic set and the paper's three real ones, under four schedules: the paper's moves and priors ("paper"),
 its moves with our priors ("plain"), its priors with all our moves ("paper prior"), and the default. Four chains from
-dispersed starts, two at a time, of the default length but on the prostate table. Tables in Markdown go to standard
-output; ``-o DIR`` also writes all numbers as csv, and a figure of the traces.
+dispersed starts, of the default length but on the prostate table. Tables in Markdown go to standard output; ``-o DIR``
+also writes all numbers as csv, and a figure of the traces.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ def shared_factors(name: str, schedule: str, runs: list[Run]) -> tuple[int, int]
     return int(large.sum()), int(found.sum())
 
 
-def measure(name: str, schedule: str, length: tuple[int, int]) -> tuple[dict[str, Any], list[Run]]:
+def measure(name: str, schedule: str, length: tuple[int, int], jobs: int) -> tuple[dict[str, Any], list[Run]]:
     """A row of the table."""
-    runs = Parallel(n_jobs=2)(delayed(run_one)(name, schedule, chain, length) for chain in range(CHAINS))
+    runs = Parallel(n_jobs=jobs)(delayed(run_one)(name, schedule, chain, length) for chain in range(CHAINS))
     tune = length[0]
     kept = np.array([run.trace[tune:] for run in runs])
     seconds = sum(run.seconds[-1] - run.seconds[tune - 1] for run in runs)
@@ -174,6 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the length")
     parser.add_argument("--data", default=",".join(LENGTHS), help="data sets, separated by commas")
+    parser.add_argument("--jobs", type=int, default=2, help="chains at a time; seconds are those of a chain's core")
     parser.add_argument("-o", "--output", type=Path, help="folder for mixing.csv and mixing.png")
     arguments = parser.parse_args()
     rows, runs = [], {}
@@ -181,7 +182,7 @@ def main() -> None:
         length = tuple(max(20, n // (10 if arguments.quick else 1)) for n in LENGTHS[name])
         for schedule in SCHEDULES:
             print(f"{name}, {schedule}", file=sys.stderr)
-            row, runs[name, schedule] = measure(name, schedule, length)
+            row, runs[name, schedule] = measure(name, schedule, length, arguments.jobs)
             rows.append(row)
     frame = pd.DataFrame(rows)
     print(markdown(frame))

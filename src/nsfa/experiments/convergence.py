@@ -123,8 +123,8 @@ def claims(frame: Any, quick: bool) -> list[Claim]:
             "With s = 50 the number of factors jumps about much more.", WHERE,
             step["factor 50"] > 1.5 * step["prior + 0.1"],
             {f"mean change of K per sweep, {n}": v for n, v in step.items()}, "More births and deaths are accepted.",
-            "An exact acceptance ratio weighs the whole proposal in both directions, so that K varies as its posterior "
-            "does, whatever the proposal.",
+            "An exact acceptance ratio weighs the whole proposal in both directions, so that more proposals do not "
+            "make K vary more.",
         ),
         judge(
             "With s = 50 a sweep costs significantly more.", WHERE, cost["factor 50"] > 1.5 * cost["prior + 0.1"],
@@ -143,7 +143,7 @@ def _speed(frame: Any, suffix: str, quick: bool) -> list[Claim]:
     ours = judge(
         "More moves need no more sweeps than the paper's best proposal" + on + ".", "this package",
         soon["nsfa default"] <= soon["prior + 0.1"], figures,
-        "Sweeps with the scores integrated out fill a new factor at once.",
+        "Chains start with factors, too many or too few, and sweeps with the scores integrated out drop or fill them.",
     )  # fmt: skip
     if quick:
         return [ours]

@@ -39,7 +39,7 @@ def _cut_off_far(ax: Any, found: dict[str, Any]) -> None:
         if np.median(some) < edge:
             ax.annotate(
                 f"◀ {np.median(some):.2f}", (edge, place), (3, 0), textcoords="offset points", va="center", fontsize=7,
-                color=style.colour(name),
+                color=style.colour(name), bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def score_by_size(frame: Any, families: list[str]) -> Any:
     ticks = sorted({frames.size_of(n) for f in families for n in frames.sized(frame, "lppd", f)})
     ax.set_xticks(ticks, [str(t) for t in ticks])
     ax.minorticks_off()
-    ax.legend(fontsize=8, loc="lower right")
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     ax.grid(alpha=0.25)
     return figure
 

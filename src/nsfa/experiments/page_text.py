@@ -20,8 +20,8 @@ come from `NSFA_DATA_DIR` or are downloaded. Other people's methods are in the f
 
 Seeds: data set s is simulated with seed s and fitted with seed s; split s hides the entries that
 `nsfa.compare(..., random_state=0)` hides in its split s, and is fitted with seed s. One chain per fit, as in the
-paper. Run today, NSFA has the paper's priors on the simulated tables and ours elsewhere, unless its name says so; the
-sections say which priors their numbers are of."""
+paper. NSFA has the paper's priors where the error on simulated tables is measured, and ours
+([which and why](model.md#the-default-priors-and-why)) elsewhere, unless its name says so; the others have ours."""
 
 
 def convergence(frame: Any, quick: bool) -> str:
