@@ -2,8 +2,8 @@
 
 NSFA on a synthetic set and the paper's three real ones, under four schedules: the paper's moves and priors ("paper"),
 its moves with our priors ("plain"), its priors with all our moves ("paper prior"), and the default. Four chains from
-dispersed starts, of the default length but on the prostate table. Tables in Markdown go to standard output; ``-o DIR``
-also writes all numbers as csv, and a figure of the traces.
+dispersed starts, of the default length, on the prostate table half of it. Tables in Markdown go to standard output;
+``-o DIR`` also writes all numbers as csv, and a figure of the traces.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCHEDULES = {
     "default": {},
 }
 # data set: warm-up sweeps, sweeps after it
-LENGTHS = {"synthetic": (150, 500), "ecoli": (150, 500), "breast": (500, 6000), "prostate": (110, 100)}
+LENGTHS = {"synthetic": (150, 2000), "ecoli": (150, 2000), "breast": (500, 6000), "prostate": (250, 250)}
 QUANTITIES = ("log p(Y|G,psi)", "K", "active", "alpha", "|GG'|", "cov 1", "cov 2", "cov 3", "cov 4", "cov 5")
 
 
@@ -148,7 +148,7 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def draw(runs: dict[tuple[str, str], list[Run]], path: Path) -> None:
-    """Traces of K and the active count, a row per data set and a column per schedule."""
+    """Traces of K and the active count, a row per data set and a column per schedule; dense starts are cut off."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -166,6 +166,10 @@ def draw(runs: dict[tuple[str, str], list[Run]], path: Path) -> None:
             axis.set_title(f"{name}, {schedule}", fontsize=9) if i == 0 else axis.set_xlabel("sweep", fontsize=8)
             axis.set_ylabel(quantity, fontsize=8)
             axis.tick_params(labelsize=7)
+    for i, name in enumerate(names):
+        late = [run.trace[len(run.trace) // 2 :, 1:3] for (n, _), chains in runs.items() if n == name for run in chains]
+        for row, top in zip(axes[2 * i : 2 * i + 2], np.concatenate(late).max(axis=0), strict=True):
+            row[0].set_ylim(0, 1.6 * top)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 
