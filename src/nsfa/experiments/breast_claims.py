@@ -55,7 +55,7 @@ def predictions(frame: Any) -> list[Claim]:
             max(s[n] for n in fok) - min(s[n] for n in fok) > 0.05 and max(fok, key=lambda n: s[n]) == fok[0],
             {n: s[n] for n in [*fok, "FOK K20", top, "NSFA"]},
             "d sets the size of a typical loading; too large a d makes all of them large.",
-            "On genes scaled to unit variance, d = 10⁻⁴ makes typical loadings a hundredth: too small.",
+            "Loadings count in units of a gene's noise here, and d = 10⁻⁴ makes typical ones a hundredth: too small.",
         ),
         judge(
             "BFRM predicts noticeably worse than the other sparse models.", WHERE,
@@ -84,9 +84,9 @@ def _fifteen(frame: Any, s: dict[str, float], top: str) -> Claim:
     return judge(
         "An appropriate number of factors is about 15.", WHERE, s["SFA K15"] >= s[top] - 0.01, figures,
         "SFA predicts best there.",
-        "Hidden entries are predicted better with every further factor up to many more. With the paper's priors, which "
-        "fix the size of loadings, a chain that starts with few passes through 15 factors at once and goes on growing "
-        "for more than a thousand sweeps; with that size learned it reaches its plateau, at many more, within 200.",
+        "Hidden entries are predicted better with every further factor up to many more. With the paper's priors a "
+        "chain that starts without factors passes through 15 at once and goes on growing for more than a thousand "
+        "sweeps; with ours it reaches its plateau, at many more, within 300.",
     )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def _converged(frame: Any) -> Claim:
     return judge(
         "The samplers have converged after about 1000 sweeps.", WHERE,
         all(value < 1.1 for name, value in figures.items() if "1000 to" in name), figures,
-        "Four chains agree.",
+        "Four chains agree on these two, with R-hat below 1.1; on single covariances they may not yet.",
         "Four chains do not agree on the slowest quantities yet: the number of weak, broad factors changes over "
         "hundreds of sweeps.",
     )  # fmt: skip
