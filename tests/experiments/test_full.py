@@ -73,7 +73,7 @@ def test_tasks_have_names_of_their_own_and_the_plan_fits_the_time(case):
     assert case[0].plan(True)[0].identity not in {task.identity for task in tasks}
 
 
-def test_the_plan_s_seconds_and_the_documented_hour_are_those_of_the_recorded_runs():
+def test_the_plan_s_seconds_and_the_documented_half_hour_are_those_of_the_recorded_runs():
     """Planned seconds order the tasks and give the time left: right within a factor, and rather too long."""
     hours = 0.0
     for name in NAMES:
@@ -84,7 +84,7 @@ def test_the_plan_s_seconds_and_the_documented_hour_are_those_of_the_recorded_ru
         assert len(both) > len(planned) / 2, name
         assert 1 <= sum(planned[key] for key in both) / taken[both].sum() < 5, name
         hours += taken.sum() / 2 / 3600
-    assert 0.75 < hours < 1.25
+    assert 0.3 < hours < 0.6
 
 
 def test_poisson_fit_sees_a_difference(rng):

@@ -1,4 +1,4 @@
-"""What the three real data sets share: ten splits with a tenth of the entries hidden, and models scored on those.
+"""What the three real data sets share: splits with a tenth of the entries hidden, and models scored on those.
 
 The splits are those of ``nsfa.compare(X, ..., random_state=0)``. The score is lppd: per hidden entry the log of the
 mean over draws of its predictive density, in the table's units.

@@ -60,8 +60,18 @@ def breast(frame: Any, quick: bool) -> str:
         f"{_splits(frame)} The posterior of K lies far above the paper's 15: NSFA's mean is {k:.0f}. The figure of "
         "scores against K shows why that is not a fault: predictions of hidden entries improve with K far beyond 15. "
         "Another one has both ways to average over draws: the mean of the logs says that FA and AFA overfit, the log "
-        f"of the mean, which is the posterior's prediction, does not; they differ by {_gaps(frame)}. {_methods()}"
+        f"of the mean, which is the posterior's prediction, does not; they differ by {_gaps(frame)}. {_too_free(frame)}"
+        f"{_methods()}"
     )
+
+
+def _too_free(frame: Any) -> str:
+    """What becomes of FOK, which has the most to adapt, at its largest K."""
+    sized = frames.sized(frame, "mean_of_logs", "FOK")[-2:]
+    level = [frames.mean(frame, name, "lppd") for name in sized]
+    if len(sized) < 2 or level[1] >= level[0]:
+        return ""
+    return f"FOK, with a precision for every loading, does overfit: {sized[1]} is behind {sized[0]} in both. "
 
 
 def prostate(frame: Any, quick: bool) -> str:
