@@ -80,7 +80,8 @@ def prostate(frame: Any, quick: bool) -> str:
         "The public file has 108 of the paper's 171 samples (the 63 of normal tissue next to a tumour are missing) and "
         f"12558 probes, and scores cannot be compared digit for digit. {_splits(frame)} Each model ran for 300 sweeps "
         "(FOK and BFRM, on two splits, for 100), every third of the last 120 is scored; NSFA starts with few factors, "
-        "has to find the others, and is still growing then. "
+        "has to find the others, and is still growing then. None of the sweeps is warm-up, in which a default fit adds "
+        "broad factors and after which it predicts better ([how well](controls.md)). "
         f"scikit-learn's SparsePCA was left out: it takes many minutes per fit on so many features. {_methods()}"
     )
 

@@ -89,13 +89,14 @@ def _predictions(frame: Any) -> list[Claim]:
             "NSFA infers a median of 12 factors.", WHERE, 8 <= float(np.median(k)) <= 16,
             {"median K": float(np.median(k))},
             "The posterior agrees.",
-            "A chain that starts with few factors passes through 12 within some hundred sweeps and goes on growing; it "
-            "has not settled when the run ends. With 12558 genes even a weak factor is seen by hundreds of them.",
+            "A chain that starts with about so many goes on growing, and has not settled when the run ends. With 12558 "
+            "genes even a weak factor is seen by hundreds of them.",
         ),
         judge(
             "SFA predicts slightly worse than AFA.", WHERE, s[top["SFA"]] < s[top["AFA"]],
             {n: s[n] for n in [*afa, *sfa]},
             "At the same K a dense model has more to adapt, and 12558 genes are enough to learn it.",
+            "Zeros save what dense loadings waste on noise.",
         ),
         judge(
             "AFA and SFA are highly sensitive to K.", WHERE,
