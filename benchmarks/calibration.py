@@ -86,7 +86,7 @@ def draw(rows: list[tuple[float, float, float, int]], path: str) -> None:
     )
     for x, y, n in zip(stated, share, count, strict=True):
         ax.annotate(f"{n:,}", (x, y), textcoords="offset points", xytext=(7, -10), fontsize=7, color="0.4")
-    ax.set(xlabel="stated inclusion probability", ylabel="share truly active", xlim=(-0.03, 1.08), ylim=(-0.03, 1.05))
+    ax.set(xlabel="stated inclusion probability", ylabel="share truly active", xlim=(-0.03, 1.14), ylim=(-0.03, 1.05))
     ax.legend(loc="upper left", frameon=False)
     figure.savefig(path, dpi=150)
 

@@ -2,8 +2,8 @@
 
 NSFA on a synthetic set and the paper's three real ones, under four schedules: the paper's moves and priors ("paper"),
 its moves with our priors ("plain"), its priors with all our moves ("paper prior"), and the default. Four chains from
-dispersed starts, two at a time, of the default length but on the prostate table. Tables in Markdown go to standard
-output; ``-o DIR`` also writes all numbers as csv, and a figure of the traces.
+dispersed starts, of the default length, on the prostate table half of it. Tables in Markdown go to standard output;
+``-o DIR`` also writes all numbers as csv, and a figure of the traces.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCHEDULES = {
     "default": {},
 }
 # data set: warm-up sweeps, sweeps after it
-LENGTHS = {"synthetic": (150, 500), "ecoli": (150, 500), "breast": (500, 6000), "prostate": (110, 100)}
+LENGTHS = {"synthetic": (150, 2000), "ecoli": (150, 2000), "breast": (500, 6000), "prostate": (250, 250)}
 QUANTITIES = ("log p(Y|G,psi)", "K", "active", "alpha", "|GG'|", "cov 1", "cov 2", "cov 3", "cov 4", "cov 5")
 
 
@@ -110,9 +110,9 @@ def shared_factors(name: str, schedule: str, runs: list[Run]) -> tuple[int, int]
     return int(large.sum()), int(found.sum())
 
 
-def measure(name: str, schedule: str, length: tuple[int, int]) -> tuple[dict[str, Any], list[Run]]:
+def measure(name: str, schedule: str, length: tuple[int, int], jobs: int) -> tuple[dict[str, Any], list[Run]]:
     """A row of the table."""
-    runs = Parallel(n_jobs=2)(delayed(run_one)(name, schedule, chain, length) for chain in range(CHAINS))
+    runs = Parallel(n_jobs=jobs)(delayed(run_one)(name, schedule, chain, length) for chain in range(CHAINS))
     tune = length[0]
     kept = np.array([run.trace[tune:] for run in runs])
     seconds = sum(run.seconds[-1] - run.seconds[tune - 1] for run in runs)
@@ -150,7 +150,7 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def draw(runs: dict[tuple[str, str], list[Run]], path: Path) -> None:
-    """Traces of K and the active count, a row per data set and a column per schedule."""
+    """Traces of K and the active count, a row per data set and a column per schedule; dense starts are cut off."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -168,6 +168,10 @@ def draw(runs: dict[tuple[str, str], list[Run]], path: Path) -> None:
             axis.set_title(f"{name}, {schedule}", fontsize=9) if i == 0 else axis.set_xlabel("sweep", fontsize=8)
             axis.set_ylabel(quantity, fontsize=8)
             axis.tick_params(labelsize=7)
+    for i, name in enumerate(names):
+        late = [run.trace[len(run.trace) // 2 :, 1:3] for (n, _), chains in runs.items() if n == name for run in chains]
+        for row, top in zip(axes[2 * i : 2 * i + 2], np.concatenate(late).max(axis=0), strict=True):
+            row[0].set_ylim(0, 1.6 * top)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 
@@ -176,6 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the length")
     parser.add_argument("--data", default=",".join(LENGTHS), help="data sets, separated by commas")
+    parser.add_argument("--jobs", type=int, default=2, help="chains at a time; seconds are those of a chain's core")
     parser.add_argument("-o", "--output", type=Path, help="folder for mixing.csv and mixing.png")
     arguments = parser.parse_args()
     rows, runs = [], {}
@@ -183,7 +188,7 @@ def main() -> None:
         length = tuple(max(20, n // (10 if arguments.quick else 1)) for n in LENGTHS[name])
         for schedule in SCHEDULES:
             print(f"{name}, {schedule}", file=sys.stderr)
-            row, runs[name, schedule] = measure(name, schedule, length)
+            row, runs[name, schedule] = measure(name, schedule, length, arguments.jobs)
             rows.append(row)
     frame = pd.DataFrame(rows)
     print(markdown(frame))

@@ -147,6 +147,13 @@ def test_one_sentence_when_not_converged(table):
     assert told.endswith(" Run longer: fit again with tune=200 and draws=1010, or nsfa.resume(store, draws=1000).")
 
 
+def test_one_chain_warns_without_matching_factors_and_in_the_same_words(table):
+    with pytest.warns(ConvergenceWarning) as caught:
+        posterior = FA(3, chains=1, tune=0, draws=10, random_state=0).fit(table).posterior_
+    assert "_consensus" not in vars(posterior)
+    assert str(caught[0].message).startswith(posterior.diagnostics().verdict)
+
+
 def test_a_preview_is_a_tenth_of_a_fit_and_says_so(table):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -91,7 +91,8 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         if not self.posterior_.finished:
             warnings.warn(_INTERRUPTED, ConvergenceWarning, stacklevel=3)
         elif not self.preview and not self.posterior_.diagnostics(factors=False).converged:
-            found = self.posterior_.diagnostics()
+            # of one chain no factor is judged, and matching factors, dense ones above all, can take longer than the fit
+            found = self.posterior_.diagnostics(factors=self.chains > 1)
             advice = "" if found.advice is None else f" {found.advice.for_python()}"
             warnings.warn(f"{found.verdict}{advice}", ConvergenceWarning, stacklevel=3)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nsfa.experiments import frames, heldout_results
 from nsfa.experiments.claims import Finding
-from nsfa.experiments.heldout import FAMILIES, PAPER, SEED, SHARE, Length, Setting, table
+from nsfa.experiments.heldout import FAMILIES, PAPER, SEED, SHARE, RunLength, Setting, table
 from nsfa.tasks import Number, Task
 
 DATA = ("ecoli",)
@@ -16,7 +16,7 @@ SIZES = (3, 5, 10, 20)
 
 def plan(quick: bool) -> list[Task]:
     """The paper's models, NSFA with its priors beside ours, peers, and ``nsfa.compare`` as a user calls it."""
-    on = Setting("ecoli", 2, Length(200, 2, 25)) if quick else Setting("ecoli", 10, Length(1500, 5, 100))
+    on = Setting("ecoli", 2, RunLength(200, 2, 25)) if quick else Setting("ecoli", 10, RunLength(1500, 5, 100))
     names, sizes = (("FA", "AFA", "SFA"), (3, 20)) if quick else (FAMILIES, SIZES)
     tasks = on.sized(names, dict.fromkeys(sizes, 2.0)) + on.model("NSFA", 3.0) + on.model(PAPER, 2.0, prior="paper")
     if quick:
@@ -67,7 +67,8 @@ def _finite(frame: Any) -> Iterator[Finding]:
     gap, error = frames.difference(frame, "lppd", top["SFA"], top["FA"])
     yield "sparsity", gap < error, {**score[[top["FA"], top["SFA"]]], "SFA − FA": gap, "±": error}
     drop = {name: sized[name].max() - sized[name].iloc[-1] for name in ("FA", "AFA", "SFA")}
-    yield "too-many-factors", drop["FA"] > 0, sized["FA"]
+    logs = frames.sized(frames.means(frame, "mean_of_logs"), "FA").rename(lambda name: f"mean of logs, {name}")
+    yield "too-many-factors", drop["FA"] > 0, {**sized["FA"], **logs}
     lost = {f"lppd lost from the best K to {SIZES[-1]}, {name}": value for name, value in drop.items()}
     yield "alleviated", max(drop["AFA"], drop["SFA"]) < drop["FA"], lost
     best = {f"best K of {name}": frames.size_of(some) for name, some in top.items()}

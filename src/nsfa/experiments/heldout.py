@@ -1,4 +1,4 @@
-"""What the three real data sets share: ten splits with a tenth of the entries hidden, and models scored on those.
+"""What the three real data sets share: splits with a tenth of the entries hidden, and models scored on those.
 
 The splits are those of ``nsfa.compare(X, ..., random_state=0)``. The score is lppd: per hidden entry the log of the
 mean over draws of its predictive density, in the table's units.
@@ -24,7 +24,7 @@ FAMILIES = ("FA", "AFA", "FOK", "BFRM", "SFA")
 MEAN_DRAWS = 25
 
 
-class Length(NamedTuple):
+class RunLength(NamedTuple):
     """Sweeps in all, sweeps per kept draw, and how many of the last kept draws are scored."""
 
     sweeps: int
@@ -38,7 +38,7 @@ class Setting:
 
     data: str
     splits: int
-    length: Length
+    length: RunLength
     genes: int | None = None
 
     def model(self, label: str, seconds: float, **settings: Any) -> list[Task]:
@@ -84,7 +84,7 @@ def hidden(X: Floats, split: int) -> Bools:
 
 
 def fit(
-    data: str, genes: int | None, split: int, family: str, settings: dict[str, Any], length: Length
+    data: str, genes: int | None, split: int, family: str, settings: dict[str, Any], length: RunLength
 ) -> Iterator[Number]:
     """Scores of one model on one split, its number of factors during the run, and its cost."""
     import nsfa

@@ -12,17 +12,17 @@ SCORE = "lppd: log predictive density per hidden entry (higher is better)"
 
 
 def nsfa_first(frame: Any, within_noise: bool) -> Finding:
-    """NSFA beside the best fixed-K model and the best peer, each at its own best K."""
+    """NSFA beside every fixed-K model and every peer: figures of the best of both kinds, and of all that are ahead."""
     score = frames.means(frame, "lppd")
     is_peer = score.index.str.startswith(tuple(peer.label for peer in peers.PEERS.values()))
-    figures, good = {"NSFA": score["NSFA"]}, True
-    for some in (score[~is_peer & ~score.index.str.startswith("NSFA")], score[is_peer]):
-        if len(some):
-            rival = some.idxmax()
-            gap, error = frames.difference(frame, "lppd", "NSFA", rival)
-            figures |= {rival: some[rival], f"NSFA − {rival}": gap, f"± {rival}": error}
-            good &= gap >= (-error if within_noise else 0.0)
-    return "nsfa-first-within-noise" if within_noise else "nsfa-first", good, figures
+    rivals = [score[~is_peer & ~score.index.str.startswith("NSFA")], score[is_peer]]
+    gaps = {name: frames.difference(frame, "lppd", "NSFA", name) for some in rivals for name in some.index}
+    ahead = [name for name, (gap, error) in gaps.items() if gap < (-error if within_noise else 0.0)]
+    figures = {"NSFA": score["NSFA"]}
+    for name in dict.fromkeys([*(some.idxmax() for some in rivals if len(some)), *ahead]):
+        gap, error = gaps[name]
+        figures |= {name: score[name], f"NSFA − {name}": gap, f"± {name}": error}
+    return "nsfa-first-within-noise" if within_noise else "nsfa-first", not ahead, figures
 
 
 def scores(frame: Any) -> Any:
@@ -45,6 +45,7 @@ def _cut_off_far(ax: Any, found: Any) -> None:
     for place, (name, middle) in zip(range(len(medians), 0, -1), medians.items(), strict=True):
         if middle < edge:
             where = {"textcoords": "offset points", "va": "center", "fontsize": 7, "color": style.colour(name)}
+            where["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
             ax.annotate(f"◀ {middle:.2f}", (edge, place), (3, 0), **where)
 
 
@@ -81,7 +82,7 @@ def score_by_size(frame: Any, families: Iterable[str]) -> Any:
     ax.set(xscale="log", xlabel="number of factors K", ylabel="lppd, mean over splits")
     ax.set_xticks(sorted(ticks), [str(tick) for tick in sorted(ticks)])
     ax.minorticks_off()
-    ax.legend(fontsize=8, loc="lower right")
+    ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     ax.grid(alpha=0.25)
     return figure
 

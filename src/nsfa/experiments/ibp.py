@@ -22,7 +22,7 @@ def plan(quick: bool) -> list[Task]:
     """One task per concentration for the process, and for finite models in its place."""
     draws = 400 if quick else 10_000
     return [
-        Task(name(size, alpha), 0, draw, {"alpha": alpha, "size": size, "draws": draws}, seconds=draws / 1000)
+        Task(name(size, alpha), 0, draw, {"alpha": alpha, "size": size, "draws": draws}, seconds=draws / 3000)
         for size in (None, *FINITE)
         for alpha in CONCENTRATIONS
     ]

@@ -94,8 +94,10 @@ def _section(run: Run, peers: str) -> str:
 
 
 def _note(note: str, frame: Any, peers: str) -> str:
-    """The note with its numbers: NSFA's K, and how far the two averages of FA, at its ends, and of NSFA are apart."""
-    found = {"peers": peers}
+    """The note with its numbers: splits, NSFA's K, how far the two averages of FA, at its ends, and NSFA are apart."""
+    splits = frame[frame.quantity == "lppd"].replicate.nunique()
+    ten = "as in the paper" if splits == 10 else "where the paper has ten"
+    found = {"peers": peers, "splits": f"The scores are of {splits} splits, {ten}."}
     if "{k}" in note:
         found["k"] = f"{frames.means(frame, 'K_mean')['NSFA']:.0f}"
     if "{gaps}" in note:
