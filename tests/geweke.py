@@ -152,7 +152,8 @@ def run(
 def _tilted(drawn, known, spec, rng):
     """Draws of the prior with some factors, taken at random, first, and their weights under a prior that knows of them.
 
-    Under the buffet the factors of which something is known have their places: there are K!/(K − K₀)! ways to fill them.
+    Under the buffet the factors of which something is known have their places, which K!/(K − K₀)! ways fill, and are there
+    whatever α is: without their (αβ)^K₀.
     """
     kept, weight = [], []
     for state, scores, cluster in drawn:
@@ -165,7 +166,10 @@ def _tilted(drawn, known, spec, rng):
         if state.loading_precision.ndim:
             state.loading_precision = state.loading_precision[..., order]
         kept.append(Simulated(state, scores[:, order], cluster))
-        ways = np.prod(state.n_factors - np.arange(known.shape[1])) if spec.pattern == "ibp" else 1.0
+        ways = 1.0
+        if spec.pattern == "ibp":
+            rate = state.concentration * state.stickiness
+            ways = np.prod((state.n_factors - np.arange(known.shape[1])) / rate)
         weight.append(ways * np.exp(known[state.active[:, : known.shape[1]]].sum()))
     return kept, np.array(weight)
 

@@ -1,5 +1,7 @@
 """Another kind of samples behind the same door: plain NumPy, in two blocks, draws what the ordinary one draws."""
 
+import copy
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -115,3 +117,54 @@ def test_blocks_of_samples_draw_what_the_whole_table_does(shape, model):
     np.testing.assert_allclose(a.samples.scores, b.samples.scores, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(sum(a.log_density()), sum(b.log_density()), rtol=1e-9)
     assert a.samples.log_evidence == pytest.approx(b.samples.log_evidence, rel=1e-9)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_samples_of_a_part_of_the_table_draw_their_part(missing):
+    X = make_sparse_factors(40, 12, n_components=3, missing=missing, random_state=0).X
+    data = observe(X)
+    chain = Chain(Samples(data, get_kernels()), preset("nsfa"), chain_generator(0, 0), start=4)
+    whole, (first, last) = chain.samples, (15, 40)
+    part = Samples(data.like(X[first:last]), get_kernels(), first)
+    for samples in (whole, part):
+        samples.draw_scores(chain.state, 99)
+    np.testing.assert_allclose(part.scores, whole.scores[first:last], rtol=1e-9)
+
+
+def test_statistics_that_are_not_those_of_the_scores_are_refused():
+    data = observe(make_sparse_factors(20, 8, 2, random_state=0).X)
+    chain = Chain(Samples(data, get_kernels()), preset("nsfa"), chain_generator(0, 0), start=3)
+    chain.samples.draw_scores(chain.state, 1)
+    with pytest.raises(RuntimeError, match="refresh"):
+        chain.samples.rows(chain.state)
+    chain.samples.refresh(chain.state)
+    chain.state.drop(np.array([0]))
+    with pytest.raises(RuntimeError, match="refresh"):
+        chain.samples.rows(chain.state)
+
+
+class Latent(Samples):
+    """Values drawn near what was seen, by a step from where they are."""
+
+    can = frozenset({"whole", "latent"})
+
+    def __init__(self, data, kernels):
+        super().__init__(replace(data, values=data.values.copy(), power=data.power.copy()), kernels)
+
+    def draw_latent(self, state, rng):
+        self.data.replace_values(self.data.values + 0.01 * rng.standard_normal(self.data.shape))
+        self.refresh(state)
+
+
+def test_drawn_values_are_part_of_a_checkpoint_and_no_other_chain_s():
+    data = observe(make_sparse_factors(20, 8, 2, random_state=0).X)
+    values = data.values.copy()
+    one, other = (Chain(Latent(data, get_kernels()), preset("nsfa"), chain_generator(0, i), start=2) for i in range(2))
+    for _ in range(3):
+        one.sweep()
+    other.restore(copy.deepcopy(one.snapshot()))
+    assert other.log_density() == one.log_density()
+    for chain in (one, other):
+        chain.sweep()
+    np.testing.assert_array_equal(one.samples.data.values, other.samples.data.values)
+    np.testing.assert_array_equal(data.values, values)

@@ -1,10 +1,14 @@
 """Which moves a sweep has, in which order, and that the order makes sense."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import digests
 from nsfa import schedule
+from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.kernels import get_kernels
 from nsfa.model import preset
@@ -144,3 +148,46 @@ def test_what_samples_can_do():
     X = np.random.default_rng(0).normal(size=(6, 4))
     assert Samples(observe(X), get_kernels()).can == DENSE
     assert Samples(observe(sp.csr_array(X)), get_kernels()).can == SPARSE
+
+
+def close(a, b):
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-6 * (1 + np.abs(b).max(initial=0)))
+
+
+def valid_parts(state, samples):
+    """What of scores, statistics and residuals is true, computed anew."""
+    if samples.scores.shape[1] != state.n_factors:
+        return set()
+    fresh = Samples(samples.data, samples.kernels)
+    fresh.set_scores(samples.scores, state.width)
+    fresh.refresh(state)
+    found = {schedule.SCORES}
+    if all(close(getattr(samples, name), getattr(fresh, name)) for name in ("gram", "cross", "power")):
+        found.add(schedule.STATISTICS)
+    return found | ({schedule.RESIDUAL} if close(samples.residual, fresh.residuals(state)) else set())
+
+
+def honest(move):
+    """The move, checked against what it declares."""
+
+    def update(state, samples, spec, rng):
+        before = valid_parts(state, samples)
+        assert set(move.needs) <= before
+        info = move.update(state, samples, spec, rng)
+        after = valid_parts(state, samples)
+        assert (info is not None) == move.reports
+        assert before - after <= set(move.breaks), f"{move.name} breaks {before - after - set(move.breaks)}"
+        assert set(move.makes) <= after, f"{move.name} does not make {set(move.makes) - after}"
+        return info
+
+    return move._replace(update=update)
+
+
+# the long ones take seconds each
+@pytest.mark.parametrize("case", [pytest.param(rest, id=name) for name, *rest in digests.cases() if "long" not in name])
+def test_moves_need_break_and_make_what_they_say(case):
+    data, model, settings, start, tune = case
+    chain = Chain(Samples(data, get_kernels()), preset(model, **settings), chain_generator(3, 0), start, tune)
+    chain.schedule = replace(chain.schedule, moves=tuple(honest(move) for move in chain.schedule.moves))
+    for _ in range(6):
+        chain.sweep()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsfa import schedule
+from nsfa.arrays import Floats
 from nsfa.draw import Draw, record
 from nsfa.kernels.streams import fresh_key
 from nsfa.length import Length
@@ -45,11 +46,17 @@ class Chain:
     """A chain in progress: the samples, the state, the moves and the random stream.
 
     ``tune`` sweeps are warm-up, of which the first may run at raised noise (``Schedule.annealed``). ``reports`` counts
-    accepted and tried proposals of every move that may be refused.
+    accepted and tried proposals of every move that may be refused. ``known`` is what ``State.know`` takes.
     """
 
     def __init__(
-        self, samples: Samples, spec: ModelSpec, rng: np.random.Generator, start: int = 0, tune: int = 0
+        self,
+        samples: Samples,
+        spec: ModelSpec,
+        rng: np.random.Generator,
+        start: int = 0,
+        tune: int = 0,
+        known: Floats | None = None,
     ) -> None:
         self.samples, self.spec, self.rng = samples, spec, rng
         self.schedule = schedule.build(spec, samples.n_features, samples.can, tune)
@@ -57,6 +64,8 @@ class Chain:
         self.seconds = 0.0
         self.reports = {move.name: [0, 0] for move in self.schedule.moves if move.reports}
         self.state = initial_state((samples.n_features, samples.n_samples), spec, start)
+        if known is not None:
+            self.state.know(known)
         samples.begin(self.state, rng, towards_data=start > 0, clustered=spec.scores == "dirichlet")
         if start:
             self._regress()

@@ -56,9 +56,14 @@ class Samples:
         """What moves may ask for.
 
         "whole": all samples are at hand. "dense": their values can be completed and gone through feature by feature.
-        "latent": ``draw_values`` draws the values themselves, at the beginning of every sweep.
+        "latent": ``draw_latent`` draws the values themselves, at the beginning of every sweep.
         """
         return abilities(self.data)
+
+    @property
+    def complete(self) -> bool:
+        """Whether no entry is missing."""
+        return self.data.complete
 
     @property
     def table_power(self) -> Floats:
@@ -163,7 +168,7 @@ class Samples:
 
     def rows(self, state: State) -> Rows:
         """The loadings' problem, for the row kernels. Raises RuntimeError where S, T and q are broken."""
-        if not self.valid:
+        if not self.valid or len(self.gram) != state.n_factors:
             raise RuntimeError("S, T and q are not those of the scores: samples.refresh(state) comes first.")
         return Rows(
             self.cross,
@@ -205,10 +210,13 @@ class Samples:
         """Number of clusters with a sample."""
         return len(np.unique(np.asarray(self.cluster)))
 
-    def draw_values(self, state: State, rng: Generator) -> None:
-        """Draw values that the table only hints at and bring S, T and q up to date; here all of them are given."""
+    def draw_latent(self, state: State, rng: Generator) -> None:
+        """Draw values that the table only hints at and bring S, T and q up to date; here all of them are given.
 
-    def draw_latent(self, state: State, rng: Generator) -> Floats:
+        A class that does needs values of its own (``Observed.replace_values`` writes into those that chains share).
+        """
+
+    def completed(self, state: State, rng: Generator) -> Floats:
         """The table (D, N) less the features' intercepts, with its missing entries drawn from N(g_d·x_n, ψ_d)."""
         values: Floats = self.data.values
         if state.intercept is None and self.data.missing is None:
@@ -223,20 +231,20 @@ class Samples:
 
     def complete_cross(self, state: State, rng: Generator) -> Floats:
         """T (D, K) with nothing missing: missing entries are drawn first and forgotten afterwards."""
-        if self.data.missing is None:
+        if self.complete:
             return self.cross
-        return self.draw_latent(state, rng) @ np.ascontiguousarray(self.scores)
+        return self.completed(state, rng) @ np.ascontiguousarray(self.scores)
 
     def sweep_marginal(self, state: State, problem: Marginal, rng: Generator) -> None:
         """Rows with the scores integrated out: see ``Kernels.sweep_marginal``. Missing entries as above."""
-        self.kernels.sweep_marginal(problem, self.draw_latent(state, rng), fresh_key(rng))
+        self.kernels.sweep_marginal(problem, self.completed(state, rng), fresh_key(rng))
 
     def draw_doublets(self, state: State, problem: Doublets, factors: Ints, attempts: int, rng: Generator) -> Doubled:
         """Births and deaths of factors of two features, ``factors`` (n,) being those there are: see the kernel.
 
         The scores follow as the state must: without the dead, then with the new ones last. Missing entries as above.
         """
-        residual = self.draw_latent(state, rng) - state.loadings @ self.scores.T
+        residual = self.completed(state, rng) - state.loadings @ self.scores.T
         scores = np.ascontiguousarray(self.scores[:, factors].T)
         found, new = self.kernels.draw_doublets(problem, residual, scores, attempts, fresh_key(rng))
         if not found.kept.all():
@@ -298,12 +306,14 @@ class Samples:
 
     def snapshot(self) -> dict[str, Any]:
         """What the next sweeps depend on; S and T are those of the scores at the end of a sweep."""
-        width = self._buffer.shape[1]
-        return {"scores": self.scores, "width": width, "cluster": self.cluster, "log_evidence": self.log_evidence}
+        latent = {"values": self.data.values} if "latent" in self.can else {}
+        return {"scores": self.scores, "cluster": self.cluster, "log_evidence": self.log_evidence, **latent}
 
     def restore(self, snapshot: dict[str, Any], state: State) -> None:
         """Go on from a snapshot."""
-        self.set_scores(snapshot["scores"], snapshot["width"])
+        if "values" in snapshot:
+            self.data.replace_values(snapshot["values"])
+        self.set_scores(snapshot["scores"])
         self.cluster, self.log_evidence = snapshot["cluster"], snapshot["log_evidence"]
         self.refresh(state)
 

@@ -54,7 +54,8 @@ PRUNE_PERIOD = 10
 # warm-up, but for the last two.
 SIMPLE_PARTS = 10
 
-# What a move may need, break or make: scores that belong to the factors there are; S, T and q of them; residuals.
+# What a move may need, break or make: scores that belong to the factors there are; S and T of them; residuals. (q is
+# true until the intercepts are drawn, last of all.)
 SCORES, STATISTICS, RESIDUAL = "scores", "statistics", "residuals"
 # When a move has its turn.
 EVERY, EARLY, FIFTH = "every sweep", "the first sweeps and every fifth", "every fifth sweep"
@@ -163,7 +164,7 @@ def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[M
         yield Unused("marginal", long)
     else:
         everything = SCORES, STATISTICS, RESIDUAL
-        yield Move("marginal", marginal.update_marginal, (SCORES,), everything, when=EARLY)
+        yield Move("marginal", marginal.update_marginal, (SCORES, STATISTICS), everything, when=EARLY)
         yield _scores()._replace(when=EARLY)
         yield _refresh()._replace(when=EARLY)
     finite = spec.pattern == "finite"

@@ -10,6 +10,8 @@ import numpy as np
 from nsfa.arrays import Bools, Floats, Ints
 
 _SPARE = 8
+# Log odds beyond this say no more, and their exponentials overflow.
+MOST_KNOWN = 100.0
 
 
 @dataclass
@@ -21,7 +23,8 @@ class State:
 
     ``loading_precision`` is 0-d when shared, (K,) per factor, (D, K) per element; where slabs are ``relative`` it
     counts in units of the features' noise precisions. ``intercept`` (D,) are the features' means, None where held.
-    ``known`` (D, K₀) is added to the prior log odds of the first K₀ factors, which then are never born and never die.
+    ``known`` (D, K₀), set by ``know``, is added to the prior log odds of the first K₀ factors, which then are never
+    born and never die.
     """
 
     n_factors: int
@@ -68,6 +71,18 @@ class State:
     def prior_offset(self) -> Floats:
         """What is added to prior log odds (D, K₀) as the kernels take it: of no columns where nothing is known."""
         return np.zeros((len(self.noise_precision), 0)) if self.known is None else self.known
+
+    def know(self, known: Floats) -> None:
+        """Set what is known: (D, K₀) log odds of the first K₀ factors, which must be there, else ValueError."""
+        known = np.ascontiguousarray(known, dtype=np.float64)
+        if known.ndim != 2 or len(known) != len(self.noise_precision) or known.shape[1] > self.n_factors:
+            raise ValueError(
+                f"known must be (D, K₀) with D = {len(self.noise_precision)} features and at most K = {self.n_factors} "
+                f"factors, those there are. Got shape {known.shape}."
+            )
+        if not (np.abs(known) <= MOST_KNOWN).all():
+            raise ValueError(f"known must hold log odds between ±{MOST_KNOWN:g}. Got {np.abs(known).max():g}.")
+        self.known = known
 
     @property
     def free_usage(self) -> Ints:

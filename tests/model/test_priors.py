@@ -62,3 +62,10 @@ def test_gamma_is_read_as_shape_and_rate(rng):
     draws = priors.draw_gamma(rng, 3.0, 2.0, 20_000)
     assert stats.kstest(draws, stats.gamma(3.0, scale=0.5).cdf).pvalue > 1e-3
     assert (priors.draw_gamma(rng, 1e-8, 1.0, 1000) > 0).all()
+
+
+def test_known_factors_have_their_places_and_are_there_whatever_alpha_is():
+    usage, n, alpha, beta = np.array([3, 1, 2, 5]), 6, 1.7, 0.8
+    plain, known = (priors.buffet_log_probability(usage, n, alpha, beta, k) for k in (0, 1))
+    # 4! orders of four columns become 3! of three, and (αβ)⁴ becomes (αβ)³
+    assert known - plain == pytest.approx(np.log(4) - np.log(alpha * beta))

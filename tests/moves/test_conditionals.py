@@ -12,7 +12,7 @@ from nsfa.kernels.reference import ReferenceKernels, _row_gram, entry_conditiona
 from nsfa.kernels.reference_moves import log_split_ratio
 from nsfa.model import Gamma, Priors, priors
 from nsfa.model.joint import log_joint, log_prior
-from nsfa.moves import births, concentration, loadings, noise, precisions, shear, split
+from nsfa.moves import births, concentration, doublet, loadings, noise, precisions, shear, split
 
 
 def joint(state, samples, spec):
@@ -64,8 +64,8 @@ def test_entry_odds_and_moments(name, kind, precision):
 
 
 @pytest.mark.parametrize("kind", ["complete", "some"])
-@pytest.mark.parametrize("name", ["nsfa", "sfa"])
-def test_entry_odds_of_the_collapsed_sweep_where_something_is_known(name, kind, monkeypatch, rng):
+@pytest.mark.parametrize("name", ["nsfa", "sfa", "bfrm"])
+def test_entry_odds_of_a_sweep_where_something_is_known(name, kind, monkeypatch, rng):
     """The odds that the sweep itself gives to every entry, pattern and loadings held, against the joint's."""
     state, samples, spec = case(name, kind, precision="factor")
     state.known = rng.normal(size=(len(state.loadings), 2))
@@ -76,8 +76,7 @@ def test_entry_odds_of_the_collapsed_sweep_where_something_is_known(name, kind, 
         return active[d, k]
 
     monkeypatch.setattr(ReferenceKernels, "_draw_entry", note)
-    update = loadings.update_buffet_collapsed if name == "nsfa" else loadings.update_finite_collapsed
-    update(state, samples, spec, rng)
+    KNOWN_UPDATES[name](state, samples, spec, rng)
     assert len(prior) == state.loadings.size
     for (d, k), odds in prior.items():
         if odds is None:
@@ -93,6 +92,11 @@ def test_entry_odds_of_the_collapsed_sweep_where_something_is_known(name, kind, 
             assert on - off == pytest.approx(odds + log_bayes, abs=1e-8)
 
 
+KNOWN_UPDATES = {
+    "nsfa": loadings.update_buffet_collapsed,
+    "sfa": loadings.update_finite_collapsed,
+    "bfrm": loadings.update_two_level,
+}
 UPDATES = {
     "nsfa": (loadings.update_buffet_collapsed, loadings.update_buffet_parallel),
     "sfa": (loadings.update_finite_collapsed, loadings.update_finite_parallel),
@@ -415,3 +419,34 @@ def test_anchors_are_uniform_among_the_users_of_a_factor(rng):
     counts = np.bincount(anchors[:, 0], minlength=6)
     assert counts[[1, 2, 5]].sum() == 0
     assert distributions.chisquare(counts[[0, 3, 4]]).pvalue > 1e-3
+
+
+def test_doublets_leave_scores_beside_the_factors_they_belong_to(rng):
+    """After births and deaths the residual sums of squares are those of the residual matrix."""
+    state, samples, spec = case("nsfa", backend="numba", n_features=12, n_samples=15)
+    changed = 0
+    for _ in range(40):
+        before = state.n_factors
+        info = doublet.update_doublet(state, samples, spec, rng)
+        changed += info.accepted > 0 and state.n_factors != before
+        direct = ((centred(state, samples) - state.loadings @ samples.scores.T) ** 2).sum(axis=1)
+        np.testing.assert_allclose(samples.residuals(state), direct, rtol=1e-8, atol=1e-9)
+        left = 1 / state.noise_precision + (state.loadings**2).sum(axis=1)
+        assert (left > 0).all()
+    assert changed > 5
+
+
+@pytest.mark.parametrize(
+    ("known", "sentence"),
+    [
+        (np.zeros((9, 99)), "at most K"),
+        (np.zeros((3, 1)), "D = 9"),
+        (np.zeros(9), "known must be"),
+        (np.full((9, 1), np.inf), "between ±100"),
+        (np.full((9, 1), np.nan), "between ±100"),
+    ],
+)
+def test_what_cannot_be_known_is_refused(known, sentence):
+    state, _, _ = case()
+    with pytest.raises(ValueError, match=sentence):
+        state.know(known)

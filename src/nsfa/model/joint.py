@@ -80,18 +80,17 @@ def _loadings(state: State) -> float:
 
 def _pattern(state: State, spec: ModelSpec) -> float:
     n_features, usage = len(state.noise_precision), state.usage
-    known = state.prior_offset
-    if spec.pattern in ("ibp", "finite"):
-        buffet = state.concentration, state.stickiness
-        offset = float(known[state.active[:, : known.shape[1]]].sum())
-        if spec.pattern == "ibp":
-            return priors.buffet_log_probability(usage, n_features, *buffet, n_known=known.shape[1]) + offset
-        return priors.finite_log_probability(usage, n_features, *buffet) + offset
+    known, buffet = state.prior_offset, (state.concentration, state.stickiness)
+    offset = float(known[state.active[:, : known.shape[1]]].sum())
+    if spec.pattern == "ibp":
+        return offset + priors.buffet_log_probability(usage, n_features, *buffet, n_known=known.shape[1])
+    if spec.pattern == "finite":
+        return offset + priors.finite_log_probability(usage, n_features, *buffet)
     if spec.pattern == "two-level" and state.sparsity is not None:
         a, b = priors.sparsity_prior(spec, n_features)
         rho, m = state.sparsity, spec.priors.reliability
         bernoulli = usage * np.log(m * rho) + (n_features - usage) * np.log1p(-m * rho)
-        return float((bernoulli + (a - 1) * np.log(rho) + (b - 1) * np.log1p(-rho) - betaln(a, b)).sum())
+        return offset + float((bernoulli + (a - 1) * np.log(rho) + (b - 1) * np.log1p(-rho) - betaln(a, b)).sum())
     return 0.0
 
 

@@ -48,11 +48,12 @@ def buffet_log_probability(
     """Log P(Z) of the two-parameter buffet, for columns in an arbitrary order.
 
     (αβ)^K e^{−α H_D(β)} / K! · Π_k B(m_k, D − m_k + β). The 1/K! (not 1/Π K_h!) because our columns are told apart by
-    their loadings and scores, and every order of them is as likely as any other, but for the first ``n_known``.
+    their loadings and scores, and every order of them is as likely as any other, but for the first ``n_known``,
+    which are there whatever α is: K counts the others.
     """
     n_factors = len(usage)
     return float(
-        n_factors * np.log(concentration * stickiness)
+        (n_factors - n_known) * np.log(concentration * stickiness)
         - concentration * buffet_total(n_features, stickiness)
         - gammaln(n_factors - n_known + 1)
         + betaln(usage, n_features - usage + stickiness).sum()

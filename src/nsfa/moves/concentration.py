@@ -16,10 +16,10 @@ Generator = np.random.Generator
 
 
 def update_concentration_buffet(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
-    """α ~ Gamma(e + K, f + H_D(β)). Changes ``concentration``."""
-    prior, n_features = spec.concentration_prior, len(state.noise_precision)
+    """α ~ Gamma(e + K, f + H_D(β)), K without factors of which something is known. Changes ``concentration``."""
+    prior, (n_features, n_known) = spec.concentration_prior, state.prior_offset.shape
     total = priors.buffet_total(n_features, state.stickiness)
-    state.concentration = float(draw_gamma(rng, prior.shape + state.n_factors, prior.rate + total))
+    state.concentration = float(draw_gamma(rng, prior.shape + state.n_factors - n_known, prior.rate + total))
 
 
 def update_concentration_finite(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
@@ -34,10 +34,10 @@ def update_concentration_finite(state: State, samples: Samples, spec: ModelSpec,
 
 def update_stickiness_buffet(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """β given α and the usage under the buffet: a slice step on log β. Changes ``stickiness``."""
-    n_features = len(state.noise_precision)
+    n_features, n_known = state.prior_offset.shape
 
     def log_likelihood(beta: float) -> float:
-        return priors.buffet_log_probability(state.usage, n_features, state.concentration, beta)
+        return priors.buffet_log_probability(state.usage, n_features, state.concentration, beta, n_known)
 
     state.stickiness = slice_positive(state.stickiness, log_likelihood, spec.priors.stickiness, rng)
 

@@ -14,4 +14,4 @@ def update_latent(state: State, samples: Samples, spec: ModelSpec, rng: np.rando
 
     Changes the samples' values and brings their statistics up to date.
     """
-    samples.draw_values(state, rng)
+    samples.draw_latent(state, rng)

@@ -25,9 +25,10 @@ def update_shear(state: State, samples: Samples, spec: ModelSpec, rng: np.random
     precision = np.broadcast_to(state.loading_precision, state.n_factors).astype(np.float64)
     g = np.ascontiguousarray(state.loadings)
     inner = g.T @ state.noise_units(g, 2)
-    M, W = samples.kernels.draw_shears(samples.gram, inner, precision, inside, fresh_key(rng))
+    gram = samples.gram
+    M, W = samples.kernels.draw_shears(gram, inner, precision, inside, fresh_key(rng))
     # the kernel has brought S up to date
-    samples.turn(M, gram=samples.gram)
+    samples.turn(M, gram=gram)
     # exact zeros stay: W links a factor only to those whose features include its own
     state.loadings[:] = g @ W
 

@@ -59,11 +59,11 @@ def change_pairs(
     anchor, (logit,) = prior(state, rng)
     pairs = choose_pairs(logit, number, rng)
     cross, loadings = samples.complete_cross(state, rng), np.ascontiguousarray(state.loadings)
-    complete = cross is samples.cross
+    gram = samples.gram
     problem = Pairs(
         turn=np.eye(state.n_factors),
-        gram=samples.gram,
-        excess=cross - loadings @ samples.gram,
+        gram=gram,
+        excess=cross - loadings @ gram,
         loadings=loadings,
         active=np.ascontiguousarray(state.active),
         usage=state.usage,
@@ -76,7 +76,7 @@ def change_pairs(
     accepted = kernel(problem, pairs, fresh_key(rng))
     state.loadings[:], state.active[:] = problem.loadings, problem.active
     samples.turn(problem.turn, gram=problem.gram)
-    if not complete:
+    if not samples.complete:
         samples.refresh(state)
     return Info(accepted, len(pairs))
 
