@@ -68,7 +68,8 @@ def test_a_fit_is_told_in_words(fitted, tmp_path):
 
 def test_the_page_holds_the_lists_of_the_consensus(fitted, tmp_path):
     consensus = fitted[1].posterior_.consensus()
-    entries = data_of(written(tmp_path, fitted[1].posterior_))["entries"]
+    data = data_of(written(tmp_path, fitted[1].posterior_))
+    entries, spread = data["entries"], array_of(data["heatmap"], "spread", "<f8")
     kinds = {"gene": "<u2", "loading": "<i2", "inclusion": "<u2", "relevance": "<u2"}
     gene, loading, inclusion, relevance = (array_of(entries, name, kind) for name, kind in kinds.items())
     core, place = entries["core"], array_of(entries["core"], "place", "<u2")
@@ -79,8 +80,9 @@ def test_the_page_holds_the_lists_of_the_consensus(fitted, tmp_path):
             np.testing.assert_array_equal(gene[own][:cut], consensus.genes(k, float(rate), effect=0))
             cut = core["start"][k] + core["cuts"][rate][k]
             np.testing.assert_array_equal(gene[own][place[core["start"][k] : cut]], consensus.genes(k, float(rate)))
+        unit = spread[gene[own]]
         np.testing.assert_allclose(
-            loading[own] * entries["step"][k], consensus.loadings[gene[own], k], atol=entries["step"][k]
+            loading[own] * entries["step"][k], consensus.loadings[gene[own], k] / unit, atol=entries["step"][k]
         )
         np.testing.assert_allclose(inclusion[own] / 65535, consensus.inclusion[gene[own], k], atol=1e-5)
         np.testing.assert_allclose(relevance[own] / 65535, consensus.relevance[gene[own], k], atol=1e-5)
@@ -235,7 +237,7 @@ def test_a_long_core_list_is_in_the_page_to_its_end():
     consensus.inclusion[:, 0] = np.r_[np.ones(8), np.full(10, 0.04), 0.01, np.zeros(11)]
     consensus.relevance[:, 0] = np.arange(30) < 8
     consensus.loadings[:, 0] = np.r_[np.full(8, 5.0), np.full(10, 0.1), 1.0, np.zeros(11)]
-    lists = loadings.gene_lists(consensus)
+    lists = loadings.gene_lists(consensus, np.ones(len(consensus.feature_names)))
     gene, place = array_of(lists, "gene", "<u2"), array_of(lists["core"], "place", "<u2")
     assert 18 in consensus.genes(0, 0.2) and lists["complete"]
     np.testing.assert_array_equal(gene[place], consensus.genes(0, 0.2))
@@ -247,7 +249,7 @@ def test_too_many_entries_keep_core_genes_and_the_certain_ones(monkeypatch):
     last = consensus.genes(1, 0.2, effect=0)[-1]
     consensus.relevance[last, 1] = 1.0
     monkeypatch.setattr(loadings, "MOST_ENTRIES", 60)
-    lists = loadings.gene_lists(consensus)
+    lists = loadings.gene_lists(consensus, np.ones(len(consensus.feature_names)))
     gene, start = array_of(lists, "gene", "<u2"), lists["start"]
     kept = {(int(d), k) for k in range(3) for d in gene[start[k] : start[k + 1]]}
     core = {(int(d), k) for k in range(3) for d in consensus.genes(k, 0.2)}
@@ -400,3 +402,15 @@ def test_durations(seconds, text):
 def test_the_citation_is_that_of_the_project():
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert prose.PAPER["doi"] in cited and prose.PAPER["title"] in cited and prose.SOFTWARE in cited
+
+
+def test_loadings_of_genes_in_any_units_keep_their_digits(tmp_path, rng):
+    """One gene a million times as large as the others must not round them away."""
+    X = make_sparse_factors(60, 12, 2, density=0.8, random_state=0).X * np.where(np.arange(12) == 3, 1e6, 1.0)
+    posterior = NSFA(chains=1, tune=50, draws=30, random_state=0).fit(X).posterior_
+    data, consensus = data_of(written(tmp_path, posterior)), posterior.consensus()
+    entries, spread = data["entries"], array_of(data["heatmap"], "spread", "<f8")
+    gene, loading = array_of(entries, "gene", "<u2"), array_of(entries, "loading", "<i2")
+    factor = np.repeat(np.arange(consensus.n_factors), np.diff(entries["start"]))
+    shown = loading * np.array(entries["step"])[factor] * spread[gene]
+    np.testing.assert_allclose(shown / spread[gene], consensus.loadings[gene, factor] / spread[gene], atol=1e-4)

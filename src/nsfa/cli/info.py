@@ -110,16 +110,19 @@ def about_run(out: Path) -> dict[str, Any]:
 
 
 def _state(posterior: Any, chains: int | None, running: bool, out: Path) -> dict[str, Any]:
-    made, wanted = len(posterior.chains[0]), posterior.length.draws
+    made, wanted = [len(chain) for chain in posterior.chains], posterior.length.draws
+    chains = len(made) if chains is None else chains
+    # chains that have not begun have none
+    made += [0] * (chains - len(made))
     unfinished = "running" if running else f"unfinished; {resume_words(out)}"
     state = "finished" if posterior.finished else unfinished
     diagnostics = posterior.diagnostics()
     return {
         "state": state,
-        "chains": chains if chains is not None else len(posterior.chains),
-        "draws_per_chain": made,
+        "chains": chains,
+        "draws_per_chain": made[0] if len(set(made)) == 1 else made,
         "draws_wanted": wanted,
-        "converged": diagnostics.converged,
+        "converged": posterior.finished and diagnostics.converged,
         "verdict": diagnostics.verdict,
         "moves": [move._asdict() for move in diagnostics.moves],
     }
@@ -190,7 +193,8 @@ def _scaling(X: Any) -> dict[str, Any]:
     if sp.issparse(X):
         deviation = np.sqrt(mean_variance_axis(sp.csr_matrix(X), axis=0)[1])
     else:
-        deviation = np.sqrt(np.nanvar(X[:, np.isfinite(X).any(axis=0)], axis=0))
+        # infinities are for the fit to refuse
+        deviation = np.sqrt(np.nanvar(np.where(np.isfinite(X), X, np.nan)[:, np.isfinite(X).any(axis=0)], axis=0))
     if not (deviation > 0).any():
         return {}
     low, high = np.quantile(deviation[deviation > 0], [0.05, 0.95])

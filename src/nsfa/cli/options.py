@@ -126,7 +126,7 @@ class ReportOptions:
 class TalkOptions:
     """What the command says."""
 
-    quiet: Annotated[bool, _option(RUNNING, "Say nothing but errors.", "--quiet", "-q")] = False
+    quiet: Annotated[bool, _option(RUNNING, "Say nothing but errors and warnings.", "--quiet", "-q")] = False
     json: Annotated[bool, _option(RUNNING, "Print the result as one JSON object.", "--json")] = False
 
 

@@ -141,6 +141,8 @@ class Consensus:
             Which members are right: those of whose variance the factor explains at least this share. 0.05 gives the
             factor's core, 0 everything whose loading is not zero. For other shares see ``probability``.
         """
+        if not 0 <= factor < self.n_factors:
+            raise ValueError(f"factor must be a number from 0 to {self.n_factors - 1}. Got {factor!r}.")
         if not 0 < fdr < 1:
             raise ValueError(f"fdr must lie between 0 and 1. Got {fdr!r}.")
         probability = self.probability(effect)[:, factor]

@@ -20,17 +20,19 @@ MOST_ROWS = 2000
 RATES = (0.01, 0.05, 0.1, 0.2)
 
 
-def gene_lists(consensus: Consensus) -> dict[str, Any]:
+def gene_lists(consensus: Consensus, spread: Floats) -> dict[str, Any]:
     """Every factor's genes, most certain first; ``complete`` says whether none were dropped to keep the page small.
 
     The order is that of ``Consensus.genes`` with effect 0, so that the list at a false-discovery rate is the beginning
-    of it; ``cuts`` says where each ends. ``core`` has the same for core genes, as places in the factor's list.
+    of it; ``cuts`` says where each ends. ``core`` has the same for core genes, as places in the factor's list. Loadings
+    are rounded in units of each gene's deviation, ``spread`` (n_features,): those of one factor may have any units.
     """
     core = [_certain(consensus, k, consensus.relevance) for k in range(consensus.n_factors)]
     lists = [_certain(consensus, k, consensus.inclusion, own) for k, own in enumerate(core)]
     kept = _kept(consensus, lists, core)
     start = np.cumsum([0, *map(len, kept)])
-    values = [consensus.loadings, consensus.lower, consensus.upper]
+    unit = np.where(spread > 0, spread, 1.0)[:, None]
+    values = [v / unit for v in (consensus.loadings, consensus.lower, consensus.upper)]
     step = np.array([max(pack.step_of(v[:, k]) for v in values) for k in range(consensus.n_factors)])
     gene = np.concatenate([np.zeros(0, np.int64), *kept])
     factor = np.repeat(np.arange(len(kept)), np.diff(start))

@@ -135,7 +135,7 @@ def _data(posterior: Posterior, consensus: Consensus, frame: Any) -> dict[str, A
         "k": _numbers(posterior),
         "traces": _traces(posterior),
         "shared": loadings.shared_variance(posterior, spread),
-        "entries": loadings.gene_lists(consensus),
+        "entries": loadings.gene_lists(consensus, spread),
         "heatmap": loadings.heatmap(consensus, spread),
         "samples": samples.scores(consensus, frame),
     }

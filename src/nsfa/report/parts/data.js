@@ -65,7 +65,9 @@ const lists = (() => {
   }
   return out;
 })();
-const valueOf = (name, e) => lists[name][e] * lists.step[lists.factor[e]];
+// rounded in steps of the factor, in units of the gene's deviation
+const spreads = decode(page.heatmap.spread);
+const valueOf = (name, e) => lists[name][e] * lists.step[lists.factor[e]] * (spreads[lists.gene[e]] || 1);
 const inclusionOf = (e) => lists.inclusion[e] / 65535;
 const relevanceOf = (e) => lists.relevance[e] / 65535;
 const probability = (share) => (share > 0.9995 || share === 0 ? share.toFixed(0) : share.toFixed(3));

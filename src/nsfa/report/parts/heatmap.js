@@ -21,7 +21,6 @@ function heatCells() {
   const rowOf = new Int32Array(page.genes.length).fill(-1), columnOf = new Int32Array(nFactors).fill(-1);
   heat.rows.forEach((gene, row) => { rowOf[gene] = row; });
   heat.factors.forEach((k, column) => { columnOf[k] = column; });
-  const spread = decode(page.heatmap.spread);
   const z = range(heat.rows.length).map(() => new Array(heat.factors.length).fill(null));
   const name = Array.from(heat.rows, (gene) => plain(page.genes[gene]) + (page.ids ? `</b> (${plain(page.ids[gene])})<b>` : ""));
   const absent = !page.entries.complete ? "not among the listed entries" : "P(in factor) below 0.05";
@@ -31,7 +30,7 @@ function heatCells() {
     if (row < 0 || column < 0) continue;
     const loading = valueOf("loading", e), inclusion = inclusionOf(e);
     if (heat.colour === "inclusion") z[row][column] = inclusion;
-    else if (inclusion >= 0.5) z[row][column] = heat.colour === "scaled" ? loading / (spread[lists.gene[e]] || 1) : loading;
+    else if (inclusion >= 0.5) z[row][column] = heat.colour === "scaled" ? loading / (spreads[lists.gene[e]] || 1) : loading;
     text[row][column] = `factor ${k}: <b>${name[row]}</b><br>loading ${number(loading)}` + (page.dense ? "" : `<br>P(in factor) ${probability(inclusion)}`);
   }
   return { z, text };
