@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from nsfa import samples
@@ -13,6 +14,7 @@ from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels, Projection
 from nsfa.model.priors import LOG_2PI
+from nsfa.posterior.columns import active_loadings, mostly_zero
 
 
 class SampleMoments(NamedTuple):
@@ -23,11 +25,45 @@ class SampleMoments(NamedTuple):
     log_density: Floats
 
 
-def project(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None) -> Projection:
-    """The samples' problem under one draw, its loadings rotated if so asked."""
-    loadings, tau = draw.loadings(), draw.noise_precision
+def project(
+    data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None, moments: bool = False
+) -> Projection:
+    """The samples' problem under one draw, its loadings rotated if so asked.
+
+    For ``moments`` of scores that are integrated out it may come without loadings where nothing is missing.
+    """
+    tau = draw.noise_precision
+    if rotation is None and mostly_zero(draw):
+        unused = moments and data.complete and draw.scores is None
+        loadings = np.zeros((0, draw.n_factors)) if unused else draw.loadings()
+        return Projection(*_sparse_products(data, draw), loadings, tau, data.pattern, data.pattern_holes)
+    loadings = draw.loadings()
     loadings = loadings if rotation is None else loadings @ rotation
     return samples.project(data, loadings, tau, draw.intercept, kernels)
+
+
+def _sparse_products(data: Observed, draw: Draw) -> tuple[Floats, Floats]:
+    """Yᵀ diag(τ) G (N, K), of values less intercepts, and Gᵀ diag(τ) G (K, K) of a draw that is mostly zero."""
+    parts = active_loadings(draw).parts
+    weighted = parts.weighted(draw.noise_precision)
+    projection = np.empty((data.shape[1], draw.n_factors))
+    projection[:, parts.broad] = data.values.T @ weighted.array
+    projection[:, parts.narrow] = _array(weighted.matrix.T @ data.values).T
+    level = np.zeros(data.shape[0]) if draw.intercept is None else draw.intercept
+    whole = level if data.offset is None else level + data.offset
+    projection[:, parts.broad] -= whole @ weighted.array
+    projection[:, parts.narrow] -= weighted.matrix.T @ whole
+    if data.absent is not None and draw.intercept is not None:
+        # where values are missing they are zero
+        lacking = data.absent.multiply(level[:, None]).tocsr()
+        projection[:, parts.broad] += lacking.T @ weighted.array
+        projection[:, parts.narrow] += _array(lacking.T @ weighted.matrix)
+    return projection, weighted.products(parts)
+
+
+def _array(product: Any) -> Floats:
+    out: Floats = product.toarray() if sp.issparse(product) else product
+    return out
 
 
 def sample_moments(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None) -> SampleMoments:
@@ -40,7 +76,7 @@ def sample_moments(data: Observed, draw: Draw, kernels: Kernels, rotation: Float
     n_samples = data.shape[1]
     if draw.n_factors == 0:
         return SampleMoments(np.zeros((n_samples, 0)), np.zeros((n_samples, 0)), base)
-    problem = project(data, draw, kernels, rotation)
+    problem = project(data, draw, kernels, rotation, moments=True)
     alone = SampleMoments(*kernels.score_moments(problem))
     if draw.scores is not None:
         alone = _join_clusters(problem, draw, alone)
