@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from nsfa.draw import Draw
 from nsfa.kernels import Kernels, Projection
 from nsfa.model.priors import LOG_2PI
 from nsfa.posterior.columns import active_loadings, mostly_zero
+
+# Tables with more entries are gone through in blocks of samples.
+BLOCK_ENTRIES = 20_000_000
 
 
 class SampleMoments(NamedTuple):
@@ -81,6 +85,24 @@ def sample_moments(data: Observed, draw: Draw, kernels: Kernels, rotation: Float
     if draw.scores is not None:
         alone = _join_clusters(problem, draw, alone)
     return SampleMoments(alone.mean, alone.variance, base + alone.log_density)
+
+
+def sample_blocks(data: Observed, X: Any) -> Iterator[Observed]:
+    """Samples with the features of the fit, a few at a time: what is made of them need not be there for all."""
+    step = max(BLOCK_ENTRIES // data.n_features, 1)
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) != 2 or shape[0] <= step:
+        yield data.like(X)
+        return
+    rows = sp.csr_array(X) if sp.issparse(X) else getattr(X, "iloc", X)
+    for first in range(0, shape[0], step):
+        try:
+            block = data.like(rows[first : first + step])
+        except ValueError:
+            # the same complaint, about the whole table
+            data.like(X)
+            raise
+        yield block
 
 
 def noise_log_density(data: Observed, tau: Floats, intercept: Floats | None = None) -> Floats:
