@@ -4,8 +4,9 @@ from scipy.stats import ortho_group
 
 from nsfa.draw import Draw
 from nsfa.model.rotate import varimax
-from nsfa.posterior import align as module
-from nsfa.posterior.align import SAME, _match_draws, align, blocks
+from nsfa.posterior import columns as module
+from nsfa.posterior.align import SAME, _match_draws, align
+from nsfa.posterior.columns import blocks
 
 
 def draw_of(loadings, log_joint=0.0):
@@ -122,7 +123,7 @@ def test_two_factors_that_resemble_one_another_are_matched_one_to_one():
     between = np.array([[0.75, 0.8], [0.66, 0.0], [0.0, 0.6]])
     plain = np.array([[0.0, 1.0], [-1.0, 0.0], [0.0, 0.0]])
     assert (between > SAME)[:2].tolist() == [[True, True], [True, False]]
-    factor, sign = _match_draws(pivot, np.hstack([plain, between, plain[:, :1]]), [2, 2, 1])
+    factor, sign = _match_draws(pivot.T @ np.hstack([plain, between, plain[:, :1]]), [2, 2, 1])
     assert [f.tolist() for f in factor] == [[1, 0], [1, 0], [1]]
     assert [s.tolist() for s in sign] == [[-1.0, 1.0], [1.0, 1.0], [-1.0]]
 

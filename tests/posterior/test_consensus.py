@@ -9,9 +9,8 @@ from nsfa import AFA, BFRM, NSFA
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
-from nsfa.posterior import align as alignment
 from nsfa.posterior import build as module
-from nsfa.posterior import shares
+from nsfa.posterior import columns, shares
 from nsfa.posterior.align import align, evenly
 from nsfa.posterior.build import build_consensus
 
@@ -280,7 +279,7 @@ def test_draws_one_by_one_or_side_by_side_are_the_same(planted, monkeypatch, cac
     draws, results = [draw for chain in chains for draw in chain], []
     monkeypatch.setattr(module, "CACHE_BYTES", cache)
     for size in (10**6, 3000, 1):
-        monkeypatch.setattr(alignment, "_BLOCK", size)
+        monkeypatch.setattr(columns, "_BLOCK", size)
         aligned = align(draws, dense=False)
         results.append((aligned, build_consensus(posterior.data, chains, aligned, get_kernels("numba"))))
     first = results[0]

@@ -11,7 +11,7 @@ from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.length import Length
-from nsfa.posterior import align as alignment
+from nsfa.posterior import columns
 from nsfa.posterior.align import align
 from nsfa.posterior.build import build_consensus
 from nsfa.posterior.diagnostics import ess_bulk, split_rhat
@@ -90,7 +90,7 @@ def fitted():
 @pytest.mark.parametrize("block", [10**6, 3000, 1])
 def test_the_numbers_are_those_of_the_aligned_draws(fitted, block, monkeypatch):
     """Against all aligned draws at once, for blocks that end within chains and that span them."""
-    monkeypatch.setattr(alignment, "_BLOCK", block)
+    monkeypatch.setattr(columns, "_BLOCK", block)
     consensus = build_consensus(fitted.data, fitted.chains, fitted.alignment(), get_kernels("numba"))
     loadings, active = fitted.aligned()
     g = loadings / fitted.data.scale[:, None]

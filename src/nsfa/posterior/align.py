@@ -7,9 +7,8 @@ without a counterpart found new columns of the pivot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -17,6 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.draw import Draw
 from nsfa.model.rotate import varimax
+from nsfa.posterior.columns import Columns, Directions, gathered, in_order, loadings_of, mostly_zero
 
 # Two factors are the same from this |cosine| on.
 SAME = 0.6
@@ -29,11 +29,11 @@ RARE = 0.1
 PIVOT_DRAWS = 100
 PIVOT_ENTRIES = 80_000_000
 _LEAST_DRAWS = 40
+# Sparse draws of no more active loadings together are unpacked once for that.
+KEPT_LOADINGS = 20_000_000
 # ... until no column turns further than this cosine from one round to the next.
 STABLE = 0.999
 _ROUNDS = 6
-# Draws are gone through side by side, as many as have together so many entries.
-_BLOCK = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -69,52 +69,26 @@ def align(draws: Sequence[Draw], dense: bool) -> Alignment:
     """Match the factors of all draws. ``dense`` models are rotated first (varimax): their own axes are arbitrary."""
     rotation = _rotations(draws) if dense else [None] * len(draws)
 
-    def loadings(i: int) -> Floats:
-        # single precision is as much as cosines need, and half the work
-        return side_by_side(draws[i : i + 1], rotation[i : i + 1], np.float32)
-
     size = max(int(np.mean([draw.shape[0] * draw.shape[1] for draw in draws])), 1)
     some = evenly(len(draws), min(PIVOT_DRAWS, max(PIVOT_ENTRIES // size, _LEAST_DRAWS)))
-    pivot = _find_pivot(loadings, some, _start(draws))
-    factor: list[Ints] = []
-    sign: list[Floats] = []
-    single: Any = pivot.astype(np.float32)
-    for block in blocks(draws, np.arange(len(draws))):
-        own, turned = [draws[i] for i in block], [rotation[i] for i in block]
-        matched = _match_draws(single, side_by_side(own, turned, np.float32), [draw.n_factors for draw in own])
-        factor += matched[0]
-        sign += matched[1]
-    return Alignment(pivot, tuple(factor), tuple(sign), tuple(rotation))
+    # single precision is as much as cosines need, and half the work
+    start = _start(draws)
+    first = loadings_of([draws[start]], [rotation[start]], np.float32)
+    pivot = _find_pivot(_some_draws(draws, some, rotation), len(some), _unit(first.array()))
+    single = Directions(pivot.astype(np.float32))
+
+    def matched(block: Ints, g: Columns) -> tuple[list[Ints], list[Floats]]:
+        return _match_draws(_cosines(single, g), [draws[i].n_factors for i in block])
+
+    parts = list(gathered(matched, draws, np.arange(len(draws)), rotation, np.float32))
+    factor = tuple(own for part in parts for own in part[0])
+    sign = tuple(own for part in parts for own in part[1])
+    return Alignment(pivot, factor, sign, tuple(rotation))
 
 
 def evenly(n: int, at_most: int) -> Ints:
     """At most ``at_most`` of 0, …, n − 1, evenly spread, the last one included."""
     return np.unique(np.linspace(0, n - 1, min(n, at_most)).astype(np.int64))
-
-
-def blocks(draws: Sequence[Draw], which: Ints, least: int = 1) -> Iterator[Ints]:
-    """``which`` in pieces, each of at least one draw and of no more entries together than are handled at once.
-
-    Draws of fewer than ``least`` factors count as if they had so many.
-    """
-    size = np.cumsum([draws[i].shape[0] * max(draws[i].n_factors, least) for i in which])
-    first = 0
-    while first < len(which):
-        before = size[first - 1] if first else 0
-        last = max(int(np.searchsorted(size, before + _BLOCK, side="right")), first + 1)
-        yield which[first:last]
-        first = last
-
-
-def side_by_side(draws: Sequence[Draw], rotation: Sequence[Floats | None], dtype: Any = np.float64) -> Floats:
-    """Loadings (D, sum of K) of draws, after their rotations."""
-    out = np.zeros((draws[0].shape[0], sum(draw.n_factors for draw in draws)), dtype)
-    first = 0
-    for draw, turn in zip(draws, rotation, strict=True):
-        loadings = draw.loadings(dtype)
-        out[:, first : first + draw.n_factors] = loadings if turn is None else loadings @ turn.astype(dtype)
-        first += draw.n_factors
-    return out
 
 
 def _start(draws: Sequence[Draw]) -> int:
@@ -140,24 +114,42 @@ def _rotations(draws: Sequence[Draw]) -> list[Floats | None]:
     return out
 
 
-def _find_pivot(loadings: Callable[[int], Floats], which: Ints, start: int) -> Floats:
-    """Iterate matching and averaging over the draws ``which`` until the pivot is stable."""
-    pivot = _unit(loadings(start))
+def _some_draws(
+    draws: Sequence[Draw], which: Ints, rotation: Sequence[Floats | None]
+) -> Callable[[], Iterable[Columns]]:
+    """Gives the loadings of the draws ``which``, one by one, as often as they are asked for."""
+
+    def one(i: int) -> Columns:
+        return loadings_of([draws[i]], [rotation[i]], np.float32)
+
+    # sparse ones are kept: they are small, and what was made of them for products is kept with them
+    sparse = all(mostly_zero(draws[i]) and rotation[i] is None for i in which)
+    if sparse and sum(draws[i].n_active for i in which) <= KEPT_LOADINGS:
+        kept = [one(i) for i in which]
+        return lambda: kept
+    return lambda: map(one, which)
+
+
+def _find_pivot(draws: Callable[[], Iterable[Columns]], n_draws: int, pivot: Floats) -> Floats:
+    """Iterate matching and averaging over the draws until the pivot is stable."""
     for _ in range(_ROUNDS):
         n_features, n_columns = pivot.shape
-        total, together = np.zeros((n_features, n_columns)), np.zeros((n_columns, n_columns))
-        rest = _Newcomers(n_features)
-        for i in which:
-            g = loadings(i)
-            factor, sign = _match(pivot, g)
+        total, there = np.zeros((n_features, n_columns)), np.zeros((n_draws, n_columns))
+        rest, single = _Newcomers(n_features), Directions(pivot.astype(np.float32))
+
+        def matched(g: Columns, single: Directions = single) -> tuple[Columns, Ints, Floats]:
+            return g, *_match(_cosines(single, g))
+
+        every = draws()
+        for n, (g, factor, sign) in enumerate(in_order(matched, every, isinstance(every, list))):
             found = np.flatnonzero(factor >= 0)
-            total[:, factor[found]] += g[:, found] * sign[found]
-            together[np.ix_(factor[found], factor[found])] += 1
-            rest.add(g[:, factor < 0])
-        least = max(RARE * len(which), 2 if len(which) > 1 else 1)
-        kept = _without_twins(total, together, least)
+            g.add_to(total, found, factor[found], sign[found])
+            there[n, factor[found]] = 1
+            rest.add(g.take(np.flatnonzero(factor < 0)))
+        least = max(RARE * n_draws, 2 if n_draws > 1 else 1)
+        kept = _without_twins(total, there.T @ there, least)
         new = _unit(np.hstack([total[:, kept], rest.common(least)]))
-        stable = len(kept) == new.shape[1] == n_columns and np.all((pivot * new).sum(axis=0) > STABLE)
+        stable = len(kept) == new.shape[1] == n_columns and np.all(np.einsum("dm,dm->m", pivot, new) > STABLE)
         pivot = new
         if stable:
             break
@@ -167,11 +159,11 @@ def _find_pivot(loadings: Callable[[int], Floats], which: Ints, start: int) -> F
 def _without_twins(total: Floats, together: Floats, least: float) -> Ints:
     """Columns that are common enough, less those that another, more common one stands for."""
     count = together.diagonal()
-    cosine = np.abs(_unit(total).T @ _unit(total))
+    unit = _unit(total)
+    twins = (np.abs(unit.T @ unit) > SAME) & (together < TWINS * count[:, None])
     kept: list[int] = []
     for m in np.argsort(-count, kind="stable"):
-        twin = any(cosine[m, k] > SAME and together[m, k] < TWINS * count[m] for k in kept)
-        if count[m] >= least and not twin:
+        if count[m] >= least and not twins[m, kept].any():
             kept.append(int(m))
     return np.array(sorted(kept), dtype=np.int64)
 
@@ -182,25 +174,47 @@ class _Newcomers:
     _MOST = 200
 
     def __init__(self, n_features: int) -> None:
+        # columns beyond the groups are zero, so that nothing is like them
         self._total = np.zeros((n_features, 0))
+        self._square = np.zeros(0)
         self._count = np.zeros(0)
 
-    def add(self, g: Floats) -> None:
+    def add(self, g: Columns) -> None:
         """Take in one draw's unmatched factors (D, any number)."""
-        factor, sign = _match(_unit(self._total), g)
-        found = np.flatnonzero(factor >= 0)
-        self._total[:, factor[found]] += g[:, found] * sign[found]
-        self._count[factor[found]] += 1
-        new = g[:, factor < 0]
-        self._total = np.hstack([self._total, new])
-        self._count = np.append(self._count, np.ones(new.shape[1]))
-        if len(self._count) > self._MOST:
-            top = np.argsort(-self._count, kind="stable")[: self._MOST // 2]
-            self._total, self._count = self._total[:, top], self._count[top]
+        square = g.norms() ** 2
+        product = g.products(self._total)
+        length = np.sqrt(np.outer(self._square, square))
+        factor, sign = _match(product / np.where(length > 0, length, 1.0))
+        found, new = np.flatnonzero(factor >= 0), np.flatnonzero(factor < 0)
+        place = factor[found]
+        g.add_to(self._total, found, place, sign[found])
+        self._square[place] += square[found] + 2 * np.abs(product[place, found])
+        self._count[place] += 1
+        first, last = len(self._count), len(self._count) + len(new)
+        self._widen(last)
+        g.add_to(self._total, new, np.arange(first, last), np.ones(len(new)))
+        self._square[first:last] = square[new]
+        self._count = np.append(self._count, np.ones(len(new)))
+        if last > self._MOST:
+            self._keep(np.argsort(-self._count, kind="stable")[: self._MOST // 2])
 
     def common(self, least: float) -> Floats:
         """The groups with at least ``least`` members, as sums of loadings."""
-        return self._total[:, self._count >= least]
+        return self._total[:, np.flatnonzero(self._count >= least)]
+
+    def _widen(self, n_groups: int) -> None:
+        if self._total.shape[1] < n_groups:
+            self._copy(np.arange(len(self._count)), 2 * n_groups)
+
+    def _keep(self, groups: Ints) -> None:
+        self._copy(groups, 2 * len(groups))
+        self._count = self._count[groups]
+
+    def _copy(self, groups: Ints, width: int) -> None:
+        """Some groups in new arrays with room for ``width``."""
+        total, square = np.zeros((len(self._total), width)), np.zeros(width)
+        total[:, : len(groups)], square[: len(groups)] = self._total[:, groups], self._square[groups]
+        self._total, self._square = total, square
 
 
 def _unit(columns: Floats) -> Floats:
@@ -209,21 +223,24 @@ def _unit(columns: Floats) -> Floats:
     return out
 
 
-def _match(pivot: Floats, g: Floats) -> tuple[Ints, Floats]:
-    """Column of the pivot, whose columns have unit length, (−1: none) and sign of every column of g, of one draw."""
-    factor, sign = _match_draws(pivot, g, [g.shape[1]])
+def _cosines(pivot: Directions, g: Columns) -> Floats:
+    """Cosines (M, columns) of the pivot's columns, of unit length, with those of g."""
+    norm = g.norms()
+    out: Floats = pivot.products(g) / np.where(norm > 0, norm, 1.0)
+    return out
+
+
+def _match(cosine: Floats) -> tuple[Ints, Floats]:
+    """Row of the cosines, a column of the pivot, (−1: none) and sign of every column, a factor of one draw."""
+    factor, sign = _match_draws(cosine, [cosine.shape[1]])
     return factor[0], sign[0]
 
 
-def _match_draws(pivot: Floats, g: Floats, widths: Sequence[int]) -> tuple[list[Ints], list[Floats]]:
+def _match_draws(cosine: Floats, widths: Sequence[int]) -> tuple[list[Ints], list[Floats]]:
     """The same for draws side by side, of ``widths`` columns each."""
-    factor, sign, edges = np.full(g.shape[1], -1), np.ones(g.shape[1]), np.cumsum([0, *widths])
-    if pivot.shape[1] and g.shape[1]:
-        norm = np.sqrt(np.einsum("dk,dk->k", g, g))
-        norm[norm == 0] = 1.0
-        # BLAS kernels that read past small matrices flag invalid values though all of ours are finite
-        with np.errstate(invalid="ignore"):
-            cosine = pivot.astype(g.dtype, copy=False).T @ g / norm
+    n_columns, edges = cosine.shape[1], np.cumsum([0, *widths])
+    factor, sign = np.full(n_columns, -1), np.ones(n_columns)
+    if cosine.size:
         # below SAME a pair is worth nothing, so that it cannot displace a true one
         worth = np.abs(cosine)
         worth[worth < SAME] = 0.0

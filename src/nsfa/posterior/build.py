@@ -13,11 +13,12 @@ from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels
 from nsfa.posterior.align import Alignment, evenly
+from nsfa.posterior.columns import in_order, mostly_zero
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.factors import check_factors, trace_factors
 from nsfa.posterior.predict import INTERVAL_BYTES
-from nsfa.posterior.project import sample_moments
-from nsfa.posterior.shares import Block, Shares, aligned_blocks
+from nsfa.posterior.project import SampleMoments, sample_moments
+from nsfa.posterior.shares import Block, Picks, Shares, aligned_blocks
 
 # Aligned draws that together take no more than this are made once.
 CACHE_BYTES = 50_000_000
@@ -85,19 +86,33 @@ def _intervals(aligned: Iterable[Block], n_draws: int, inclusion: Floats, tail: 
     lower, upper = np.zeros(inclusion.shape), np.zeros(inclusion.shape)
     if len(rows) == 0:
         return lower, upper
+    # factor by factor
+    order = np.argsort(columns, kind="stable")
+    rows, columns = rows[order], columns[order]
+    some = Picks(rows, columns, inclusion.shape)
     values, present = np.empty((n_draws, len(rows)), dtype=np.float32), np.empty((n_draws, inclusion.shape[1]), bool)
     first = 0
-    for block, g, there, _ in aligned:
-        last = first + len(block)
-        values[first:last], present[first:last] = g[rows, :, columns].T, there
+    for block in aligned:
+        last = first + len(block.which)
+        values[first:last], present[first:last] = block.picked(some), block.there
         first = last
     for k in np.unique(columns):
-        own, there = columns == k, present[:, k]
+        own, there = slice(*np.searchsorted(columns, [k, k + 1])), present[:, k]
         # rare factors may be in none of the draws
         if there.any():
-            bounds = np.quantile(values[np.ix_(there, own)], [tail, 1 - tail], axis=0, method="weibull")
-            lower[rows[own], k], upper[rows[own], k] = bounds
+            lower[rows[own], k], upper[rows[own], k] = _bounds(values[there, own], tail)
     return lower, upper
+
+
+def _bounds(values: NDArray[np.float32], tail: float) -> Floats:
+    """The quantiles ``tail`` and 1 − ``tail`` (2, entries) over the first axis: the i-th of n values is i/(n + 1)."""
+    n = len(values)
+    ordered = np.sort(values.T, axis=1)
+    place = np.clip(np.array([tail, 1 - tail]) * (n + 1) - 1, 0, n - 1)
+    below = np.minimum(place.astype(np.int64), max(n - 2, 0))
+    low, high = ordered[:, below].T.astype(np.float64), ordered[:, np.minimum(below + 1, n - 1)].T
+    out: Floats = low + (high - low) * (place - below)[:, None]
+    return out
 
 
 def aligned_draws(
@@ -107,8 +122,8 @@ def aligned_draws(
     out = np.empty((len(draws), data.n_features, consensus.n_factors), dtype)
     # a few draws at a time: on the way they take several times their place
     for some in np.array_split(np.arange(len(draws)), min(_PARTS, len(draws))):
-        for block, g, _, _ in aligned_blocks(draws, some, alignment, consensus.pivot):
-            out[block] = data.to_user(g * consensus.sign).transpose(1, 0, 2)
+        for block in aligned_blocks(draws, some, alignment, consensus.pivot):
+            out[block.which] = data.to_user(block.dense() * consensus.sign).transpose(1, 0, 2)
     return out
 
 
@@ -122,9 +137,13 @@ def score_means(
     shape = data.shape[1], len(keep)
     mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
     size = max(len(draws[0].noise_precision) * max(draw.n_factors for draw in draws), 1)
-    for i in evenly(len(draws), min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100))):
+    some = evenly(len(draws), min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100)))
+
+    def scores(i: int) -> SampleMoments:
+        return sample_moments(data, draws[i], kernels, alignment.rotation[i])
+
+    for i, moments in zip(some, in_order(scores, some, mostly_zero(draws[some[0]])), strict=True):
         own, where, sign = alignment.columns(i, keep)
-        moments = sample_moments(data, draws[i], kernels, alignment.rotation[i])
         mean[:, where] += moments.mean[:, own] * sign
         square[:, where] += moments.variance[:, own] + moments.mean[:, own] ** 2
         count[where] += 1

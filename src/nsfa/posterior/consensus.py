@@ -146,8 +146,13 @@ class Consensus:
         if not 0 < fdr < 1:
             raise ValueError(f"fdr must lie between 0 and 1. Got {fdr!r}.")
         probability = self.probability(effect)[:, factor]
-        order = by_certainty(probability, self.loadings[:, factor])
-        return order[: discoveries(probability[order], fdr)]
+        # falling; only those that are in the list, and ties with its last, have to be put in order
+        ordered = -np.sort(-probability)
+        n = discoveries(ordered, fdr)
+        if n == 0:
+            return np.zeros(0, dtype=np.int64)
+        some = np.flatnonzero(probability >= ordered[n - 1])
+        return some[by_certainty(probability[some], self.loadings[some, factor])[:n]]
 
     def lists(self, factor: int) -> tuple[Ints, Ints]:
         """The core of a factor, and all its features, at 5 % FDR, most certain first."""
@@ -155,8 +160,7 @@ class Consensus:
 
     def first(self, factor: int, n: int) -> Ints:
         """The first of its core, or of all its features where it has no core."""
-        core, every = self.lists(factor)
-        return (core if len(core) else every)[:n]
+        return _first(*self.lists(factor), n)
 
     def gene_table(self, factor: int, fdr: float = FDR, effect: float = EFFECT) -> Any:
         """A pandas DataFrame with a row, by its name, for each of the ``genes`` of a factor, most certain first.
@@ -184,8 +188,9 @@ class Consensus:
 
         from nsfa.posterior.summary import Summary
 
-        sizes = np.array([[len(genes) for genes in self.lists(k)] for k in range(self.n_factors)], int).reshape(-1, 2)
-        top = [", ".join(self.feature_names[d] for d in self.first(k, 5)) for k in range(self.n_factors)]
+        lists = [self.lists(k) for k in range(self.n_factors)]
+        sizes = np.array([[len(genes) for genes in both] for both in lists], int).reshape(-1, 2)
+        top = [", ".join(self.feature_names[d] for d in _first(*both, 5)) for both in lists]
         return Summary(
             {
                 "support": self.support,
@@ -200,6 +205,10 @@ class Consensus:
             },
             index=pd.RangeIndex(self.n_factors, name="factor"),
         )
+
+
+def _first(core: Ints, every: Ints, n: int) -> Ints:
+    return (core if len(core) else every)[:n]
 
 
 def by_certainty(probability: Floats, loadings: Floats) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from os import PathLike
 from typing import Any
 
@@ -28,7 +28,7 @@ from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, advise, diagnose
 from nsfa.posterior.moves import moves_of
 from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
-from nsfa.posterior.project import sample_moments
+from nsfa.posterior.project import sample_blocks, sample_moments
 from nsfa.runner import ChainResult
 from nsfa.table import as_float_table
 
@@ -187,11 +187,11 @@ class Posterior(OwnAnswers):
             )
         scale = self.data.scale[entries.column]
         y = (truth[mask] - self.data.center[entries.column]) / scale
-        logs = [
-            normal_log_density(y - m.mean, 1.0 / m.variance)
-            for m in moments_of(self.data, self._enough_draws(entries), entries, fitted=True)
-        ]
-        out: Floats = log_mean_density(logs) - np.log(scale)
+        draws = self._enough_draws(entries)
+        moments = moments_of(self.data, draws, entries, fitted=True)
+        # one draw at a time: all of them may be many times the table
+        logs = (normal_log_density(y - m.mean, 1.0 / m.variance) for m in moments)
+        out: Floats = reduce(np.logaddexp, logs) - np.log(len(draws) * scale)
         return out
 
     def predict_missing(self, where: Any) -> Floats:
@@ -245,10 +245,10 @@ class Posterior(OwnAnswers):
     def _scores(self, X: Any) -> tuple[Floats, Floats]:
         """Posterior mean and standard deviation (n_samples, K) of the scores of samples with the fit's features."""
         consensus = self.consensus()
+        given = self.draws, self._alignment, consensus.pivot, get_kernels("numba")
         with threadpool_limits(1):
-            mean, deviation = score_means(
-                self.data.like(X), self.draws, self._alignment, consensus.pivot, get_kernels("numba")
-            )
+            parts = [score_means(block, *given) for block in sample_blocks(self.data, X)]
+        mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
         return mean * consensus.sign, deviation
 
     def log_density(self, X: Any) -> Floats:
@@ -256,11 +256,12 @@ class Posterior(OwnAnswers):
 
         Missing entries are integrated out; features that did not vary in the fit are left out.
         """
-        data, kernels = self.data.like(self._matched(X)), get_kernels("numba")
+        some, kernels, out = self._some_draws(), get_kernels("numba"), []
         with threadpool_limits(1):
-            logs = [sample_moments(data, draw, kernels).log_density for draw in self._some_draws()]
-        out: Floats = log_mean_density(logs) - data.log_units()
-        return out
+            for block in sample_blocks(self.data, self._matched(X)):
+                logs = [sample_moments(block, draw, kernels).log_density for draw in some]
+                out.append(log_mean_density(logs) - block.log_units())
+        return np.concatenate(out)
 
     def covariance(self) -> Floats:
         """Posterior mean of GGᵀ + Ψ (n_features, n_features), in the user's units."""

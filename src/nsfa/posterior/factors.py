@@ -20,7 +20,7 @@ from nsfa.posterior.diagnostics import (
     ess_bulk,
     split_rhat,
 )
-from nsfa.posterior.shares import EFFECT, Block, reaching
+from nsfa.posterior.shares import EFFECT, Block, Counts
 
 # A chain has a factor that more than this share of its draws contain; a settled one is in the larger share of every
 # chain's: of those nearer to one half, another fit may find that fewer than half of its draws contain them.
@@ -41,8 +41,8 @@ class Traces(NamedTuple):
     """
 
     sums: Floats
-    active: Ints
-    relevant: Ints
+    active: Counts
+    relevant: Counts
     there: Bools
     share: Floats
     size: Ints
@@ -87,21 +87,18 @@ def trace_factors(draws: Sequence[Draw], n_chains: int, n_factors: int, aligned:
     """Gather the traces of all factors, block by block; blocks are in the order of the draws."""
     n_draws, n_features = len(draws) // n_chains, draws[0].shape[0]
     sums = np.zeros((n_chains, n_features, n_factors))
-    active, relevant = np.zeros((2, n_features, n_factors), dtype=np.int64)
+    active, relevant = np.zeros((2, n_features, n_factors), dtype=np.int32)
     there = np.zeros((len(draws), n_factors), dtype=np.bool_)
     share, size = np.zeros(there.shape), np.zeros(there.shape, dtype=np.int64)
-    for block, g, found, variance in aligned:
-        total = [draws[i].scalars["loading_power"] + (1.0 / draws[i].noise_precision).sum() for i in block]
-        there[block] = found
-        share[block] = np.einsum("dnk,dnk->nk", g, g) / np.array(total)[:, None]
-        nonzero = g != 0
-        size[block] = np.count_nonzero(nonzero, axis=0)
-        active += np.count_nonzero(nonzero, axis=1)
-        relevant += reaching(g, variance, EFFECT)
+    for block in aligned:
+        own = block.which
+        total = [draws[i].scalars["loading_power"] + (1.0 / draws[i].noise_precision).sum() for i in own]
+        there[own], size[own] = block.there, block.sizes()
+        share[own] = block.power() / np.array(total)[:, None]
+        block.count_active(active)
+        block.count_reaching(relevant, EFFECT)
         # a block may end in another chain than it began in
-        edges = np.flatnonzero(np.diff(block // n_draws)) + 1
-        for first, part in zip([0, *edges], np.split(g, edges, axis=1), strict=True):
-            sums[block[first] // n_draws] += part.sum(axis=1)
+        block.add_to(sums, own // n_draws)
     shape = (n_chains, n_draws, n_factors)
     return Traces(sums, active, relevant, there.reshape(shape), share.reshape(shape), size.reshape(shape))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from nsfa import samples
@@ -13,6 +15,10 @@ from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels, Projection
 from nsfa.model.priors import LOG_2PI
+from nsfa.posterior.columns import active_loadings, mostly_zero
+
+# Tables with more entries are gone through in blocks of samples.
+BLOCK_ENTRIES = 20_000_000
 
 
 class SampleMoments(NamedTuple):
@@ -23,11 +29,45 @@ class SampleMoments(NamedTuple):
     log_density: Floats
 
 
-def project(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None) -> Projection:
-    """The samples' problem under one draw, its loadings rotated if so asked."""
-    loadings, tau = draw.loadings(), draw.noise_precision
+def project(
+    data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None, moments: bool = False
+) -> Projection:
+    """The samples' problem under one draw, its loadings rotated if so asked.
+
+    For ``moments`` of scores that are integrated out it may come without loadings where nothing is missing.
+    """
+    tau = draw.noise_precision
+    if rotation is None and mostly_zero(draw):
+        unused = moments and data.complete and draw.scores is None
+        loadings = np.zeros((0, draw.n_factors)) if unused else draw.loadings()
+        return Projection(*_sparse_products(data, draw), loadings, tau, data.pattern, data.pattern_holes)
+    loadings = draw.loadings()
     loadings = loadings if rotation is None else loadings @ rotation
     return samples.project(data, loadings, tau, draw.intercept, kernels)
+
+
+def _sparse_products(data: Observed, draw: Draw) -> tuple[Floats, Floats]:
+    """Yᵀ diag(τ) G (N, K), of values less intercepts, and Gᵀ diag(τ) G (K, K) of a draw that is mostly zero."""
+    parts = active_loadings(draw).parts
+    weighted = parts.weighted(draw.noise_precision)
+    projection = np.empty((data.shape[1], draw.n_factors))
+    projection[:, parts.broad] = data.values.T @ weighted.array
+    projection[:, parts.narrow] = _array(weighted.matrix.T @ data.values).T
+    level = np.zeros(data.shape[0]) if draw.intercept is None else draw.intercept
+    whole = level if data.offset is None else level + data.offset
+    projection[:, parts.broad] -= whole @ weighted.array
+    projection[:, parts.narrow] -= weighted.matrix.T @ whole
+    if data.absent is not None and draw.intercept is not None:
+        # where values are missing they are zero
+        lacking = data.absent.multiply(level[:, None]).tocsr()
+        projection[:, parts.broad] += lacking.T @ weighted.array
+        projection[:, parts.narrow] += _array(lacking.T @ weighted.matrix)
+    return projection, weighted.products(parts)
+
+
+def _array(product: Any) -> Floats:
+    out: Floats = product.toarray() if sp.issparse(product) else product
+    return out
 
 
 def sample_moments(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None) -> SampleMoments:
@@ -40,11 +80,29 @@ def sample_moments(data: Observed, draw: Draw, kernels: Kernels, rotation: Float
     n_samples = data.shape[1]
     if draw.n_factors == 0:
         return SampleMoments(np.zeros((n_samples, 0)), np.zeros((n_samples, 0)), base)
-    problem = project(data, draw, kernels, rotation)
+    problem = project(data, draw, kernels, rotation, moments=True)
     alone = SampleMoments(*kernels.score_moments(problem))
     if draw.scores is not None:
         alone = _join_clusters(problem, draw, alone)
     return SampleMoments(alone.mean, alone.variance, base + alone.log_density)
+
+
+def sample_blocks(data: Observed, X: Any) -> Iterator[Observed]:
+    """Samples with the features of the fit, a few at a time: what is made of them need not be there for all."""
+    step = max(BLOCK_ENTRIES // data.n_features, 1)
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) != 2 or shape[0] <= step:
+        yield data.like(X)
+        return
+    rows = sp.csr_array(X) if sp.issparse(X) else getattr(X, "iloc", X)
+    for first in range(0, shape[0], step):
+        try:
+            block = data.like(rows[first : first + step])
+        except ValueError:
+            # the same complaint, about the whole table
+            data.like(X)
+            raise
+        yield block
 
 
 def noise_log_density(data: Observed, tau: Floats, intercept: Floats | None = None) -> Floats:
