@@ -94,6 +94,8 @@ class Samples:
             cross, ones = np.empty((self.n_features, width)), np.ones(self.n_features)
             for _ in range(_POWER_STEPS):
                 self.kernels.cross(self.data, np.ascontiguousarray(scores), cross)
+                # before the next ones, which take several times their room
+                del scores
                 scores = np.linalg.qr(self.kernels.project(self.data, cross, ones)[0])[0]
             rotation = np.linalg.qr(rng.standard_normal((width, width)))[0]
             scores = scores @ rotation * np.sqrt(self.n_samples)
@@ -210,10 +212,11 @@ class Samples:
 
     def draw_latent(self, state: State, rng: Generator) -> Floats:
         """The table (D, N) less the features' intercepts, with its missing entries drawn from N(g_d·x_n, ψ_d)."""
-        values: Floats = self.data.values
-        if state.intercept is None and self.data.missing is None:
-            return values
-        out: Floats = values.copy() if state.intercept is None else values - state.intercept[:, None]
+        values, whole = self.data.values, self.data.missing is None
+        if state.intercept is None:
+            out: Floats = values.astype(np.float64, copy=not whole)
+        else:
+            out = values - state.intercept[:, None]
         if self.data.missing is None:
             return out
         rows, columns = np.nonzero(self.data.missing)
