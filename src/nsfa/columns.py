@@ -17,7 +17,9 @@ from nsfa.arrays import Bools, Floats
 from nsfa.table import check_finite
 
 # Entries of a block, and the fewest features in one: a line of memory of the user's table holds eight of them.
-_BLOCK, _LEAST = 2**20, 8
+_BLOCK, _LEAST = 2**21, 8
+# Samples that are transposed at a time.
+_PIECE = 512
 SPARSE_NOT_FINITE = (
     "A sparse X must be finite: its empty places are zeros, so it cannot hold missing entries. "
     "Got NaN or infinity; pass a dense array with NaN for missing entries."
@@ -49,7 +51,11 @@ def _blocks(table: Any) -> Iterator[tuple[slice, Floats]]:
     step = max(_LEAST, _BLOCK // n_samples)
     for start in range(0, n_features, step):
         rows = slice(start, min(start + step, n_features))
-        yield rows, np.array(table[:, rows].T, dtype=np.float64, order="C")
+        part = np.empty((rows.stop - start, n_samples))
+        # transposed by pieces that fit into a cache: the rows of the user's table are far apart
+        for first in range(0, n_samples, _PIECE):
+            part[:, first : first + _PIECE] = table[first : first + _PIECE, rows].T
+        yield rows, part
 
 
 def dense_columns(table: Any, names: tuple[str, ...] | None) -> Columns:
@@ -58,22 +64,24 @@ def dense_columns(table: Any, names: tuple[str, ...] | None) -> Columns:
     observed, size, mean, variance = np.empty((4, n_features))
     missing: Bools | None = None
     for rows, part in _blocks(table):
-        if np.isinf(part).any():
-            check_finite(np.asarray(table, dtype=np.float64), names)
-        gone = np.isnan(part)
-        if gone.any():
+        observed[rows], gone = n_samples, None
+        if not np.isfinite(part).all():
+            if np.isinf(part).any():
+                check_finite(np.asarray(table, dtype=np.float64), names)
+            gone = np.isnan(part)
             if missing is None:
                 missing = np.zeros((n_features, n_samples), dtype=np.bool_)
             missing[rows] = gone
-        observed[rows] = n_samples - gone.sum(axis=1)
-        part[gone] = 0.0
-        size[rows] = np.abs(part).max(axis=1)
+            observed[rows] -= gone.sum(axis=1)
+            part[gone] = 0.0
+        size[rows] = np.maximum(part.max(axis=1), -part.min(axis=1))
         part /= np.where(size[rows] > 0, size[rows], 1.0)[:, None]
         # a feature without an entry is the caller's to refuse
         seen = np.maximum(observed[rows], 1.0)
         mean[rows] = part.sum(axis=1) / seen
         part -= mean[rows, None]
-        part[gone] = 0.0
+        if gone is not None:
+            part[gone] = 0.0
         variance[rows] = np.einsum("dn,dn->d", part, part) / seen
     return Columns(observed, size, mean, variance, missing)
 
