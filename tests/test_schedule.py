@@ -12,8 +12,13 @@ from nsfa.moves import loadings
 from nsfa.samples import Samples
 from nsfa.schedule import Move, check
 
-DENSE, SPARSE = frozenset({"whole", "dense"}), frozenset({"whole"})
-TABLES = {"dense": (10, DENSE), "sparse": (10, SPARSE), "long": (schedule.PARALLEL_FROM, DENSE)}
+DENSE, SPARSE = frozenset({"whole", "complete", "dense"}), frozenset({"whole", "complete"})
+TABLES = {
+    "dense": (10, DENSE),
+    "sparse": (10, SPARSE),
+    "long": (schedule.PARALLEL_FROM, DENSE),
+    "elsewhere": (schedule.PARALLEL_FROM, frozenset()),
+}
 SPECS = {
     "nsfa": preset("nsfa"),
     "nsfa, isotropic": preset("nsfa", noise="isotropic"),
@@ -91,6 +96,10 @@ WHY = {
     ),
     ("nsfa", "sparse"): dict.fromkeys(("marginal", "doublet"), "the table is sparse"),
     ("sfa", "sparse"): {"marginal": "the table is sparse", "doublet": "the number of factors is given"},
+    ("nsfa", "elsewhere"): {
+        **dict.fromkeys(("marginal", "doublet"), "the table is sparse"),
+        **dict.fromkeys(("tilt", "rotation"), "missing entries cannot be drawn"),
+    },
     ("nsfa, plain", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "moves='plain'"),
     ("fa", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "the pattern is dense"),
     ("bfrm", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "the pattern is two-level"),

@@ -55,8 +55,9 @@ class Samples:
     def can(self) -> frozenset[str]:
         """What moves may ask for.
 
-        "whole": all samples are at hand. "dense": their values can be completed and gone through feature by feature.
-        "latent": ``draw_values`` draws the values themselves, at the beginning of every sweep.
+        "whole": all samples are at hand. "complete": ``complete_cross`` gives T with nothing missing. "dense": values
+        can be completed and gone through feature by feature. "latent": ``draw_values`` draws the values themselves, at
+        the beginning of every sweep.
         """
         return abilities(self.data)
 
@@ -239,7 +240,9 @@ class Samples:
 
         The scores follow as the state must: without the dead, then with the new ones last. Missing entries as above.
         """
-        residual = self.draw_latent(state, rng) - state.loadings @ self.scores.T
+        residual = state.loadings @ self.scores.T
+        # in place: as large as the table
+        np.subtract(self.draw_latent(state, rng), residual, out=residual)
         scores = np.ascontiguousarray(self.scores[:, factors].T)
         found, new = self.kernels.draw_doublets(problem, residual, scores, attempts, fresh_key(rng))
         if not found.kept.all():
@@ -343,7 +346,7 @@ class Samples:
 
 def abilities(data: Observed) -> frozenset[str]:
     """What samples of a table in memory can do: see ``Samples.can``."""
-    return frozenset({"whole"} if data.offset is not None else {"whole", "dense"})
+    return frozenset({"whole", "complete"} if data.offset is not None else {"whole", "complete", "dense"})
 
 
 def project(

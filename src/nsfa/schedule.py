@@ -164,14 +164,8 @@ def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[M
         yield Move("marginal", marginal.update_marginal, (SCORES,), everything, when=EARLY)
         yield _scores()._replace(when=EARLY)
         yield _refresh()._replace(when=EARLY)
-    finite = spec.pattern == "finite"
-    pairs = [
-        ("tilt", tilt.update_tilt_finite if finite else tilt.update_tilt_buffet),
-        ("rotation", rotation.update_rotation_finite if finite else rotation.update_rotation_buffet),
-    ]
-    for name, update in pairs:
-        yield Move(name, update, (SCORES, STATISTICS), (RESIDUAL,), when=EARLY, reports=True)
-    if finite:
+    yield from _pairs(spec, can)
+    if spec.pattern == "finite":
         yield Unused("doublet", "the number of factors is given")
     elif spec.noise == "isotropic" or spec.precision == "element":
         yield Unused(
@@ -181,6 +175,20 @@ def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[M
         yield Unused("doublet", by_row)
     else:
         yield Move("doublet", doublet.update_doublet, (SCORES, STATISTICS), (RESIDUAL,), when=FIFTH, reports=True)
+
+
+def _pairs(spec: ModelSpec, can: frozenset[str]) -> Iterator[Move | Unused]:
+    """Moves of pairs of factors, which need S, and T with nothing missing."""
+    finite = spec.pattern == "finite"
+    pairs = [
+        ("tilt", tilt.update_tilt_finite if finite else tilt.update_tilt_buffet),
+        ("rotation", rotation.update_rotation_finite if finite else rotation.update_rotation_buffet),
+    ]
+    for name, update in pairs:
+        if "complete" in can:
+            yield Move(name, update, (SCORES, STATISTICS), (RESIDUAL,), when=EARLY, reports=True)
+        else:
+            yield Unused(name, "missing entries cannot be drawn")
 
 
 def _refusal(spec: ModelSpec) -> str | None:
