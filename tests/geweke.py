@@ -16,9 +16,10 @@ import os
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.sparse as sp
 
 from nsfa import schedule
-from nsfa.data import observe
+from nsfa.data import Observed, observe
 from nsfa.kernels import get_kernels
 from nsfa.model import Gamma, Priors, preset
 from nsfa.model.joint import log_prior
@@ -113,12 +114,12 @@ RUNAWAY = 150  # factors: a chain that gets here is caught
 
 
 def run(
-    name: str, sweeps: int, missing: bool = True, seed: int = SEED, without=(), repeat=1, known=None, **changes
+    name: str, sweeps: int, missing=True, seed: int = SEED, without=(), repeat=1, known=None, sparse=False, **changes
 ) -> Result:
     """z scores of every statistic for one model; ``changes`` go to the specification, moves named ``without`` are left out.
 
     Data come anew after ``repeat`` sweeps: intercepts, which are drawn last, act on the next one. ``known`` (D, K₀) is
-    added to the prior log odds of the first factors.
+    added to the prior log odds of the first factors. ``sparse``: the table is, and nothing is missing.
     """
     changes.setdefault("priors", PRIORS)
     if name != "nsfa":
@@ -137,7 +138,8 @@ def run(
             return simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
         return copy.deepcopy(drawn[rng.choice(len(drawn), p=weight / weight.sum())])
 
-    chains = [_successive(spec, mask(missing), start(), rng, without, repeat) for _ in range(sweeps // CHAIN_LENGTH)]
+    holes = mask(missing and not sparse)
+    chains = [_successive(spec, holes, start(), rng, without, repeat, sparse) for _ in range(sweeps // CHAIN_LENGTH)]
     names = list(prior[0])
     a = np.array([[row[n] for n in names] for row in prior])
     b = np.array([[np.mean([row[n] for row in chain]) for n in names] for chain in chains])
@@ -174,11 +176,29 @@ def _tilted(drawn, known, spec, rng):
     return kept, np.array(weight)
 
 
-def _successive(spec, holes, start, rng, without, repeat) -> list[dict[str, float]]:
+def _sparse_table(values: np.ndarray) -> Observed:
+    """Values (D, N) as a sparse table whose entries are all stored, half of its features off their centres."""
+    offset = np.where(np.arange(len(values)) % 2, 1.5, 0.0)
+    data = observe(sp.csr_array((values + offset[:, None]).T), scale=None, center=False)
+    return replace(data, offset=offset, power=(values**2).sum(axis=1))
+
+
+def _renew(data: Observed, values: np.ndarray) -> None:
+    """Put other values (D, N) into a table."""
+    if data.offset is None:
+        data.replace_values(values)
+        return
+    data.values.data[:] = (values + data.offset[:, None]).ravel()
+    data.power[:] = (values**2).sum(axis=1)
+    data.__dict__.pop("total", None)
+
+
+def _successive(spec, holes, start, rng, without, repeat, sparse) -> list[dict[str, float]]:
     """Statistics of one chain after its first quarter, started from the prior."""
     state, scores, cluster = start
-    table = np.where(holes, np.nan, simulate_data(state, scores, rng).T)
-    data = observe(table, scale=None, center=False)
+    values = simulate_data(state, scores, rng)
+    table = np.where(holes, np.nan, values.T)
+    data = _sparse_table(values) if sparse else observe(table, scale=None, center=False)
     samples = Samples(data, get_kernels())
     samples.set_scores(scores)
     samples.cluster = cluster
@@ -188,7 +208,7 @@ def _successive(spec, holes, start, rng, without, repeat) -> list[dict[str, floa
         if state.intercept is not None:
             # the prior is flat: wherever an intercept is, all else has the same distribution
             state.intercept[:] = 0.0
-        data.replace_values(simulate_data(state, samples.scores, rng))
+        _renew(data, simulate_data(state, samples.scores, rng))
         samples.refresh(state)
         for move in repeat * tuple(move for move in moves if move.update.__name__ not in without):
             move.update(state, samples, spec, rng)

@@ -346,3 +346,37 @@ def test_a_checkpoint_of_an_earlier_version_is_refused(rng):
     snapshot = {name: value for name, value in chain.snapshot().items() if name != "samples"}
     with pytest.raises(ValueError, match="earlier version of nsfa"):
         chain.restore(snapshot)
+
+
+@pytest.mark.parametrize("kind", ["dense", "missing", "sparse"])
+@pytest.mark.parametrize("name", ["nsfa", "sfa"])
+def test_single_precision_draws_what_double_precision_does(name, kind, rng):
+    """Over some sweeps, until a rounding decides otherwise; everything drawn stays double."""
+    chains = [
+        chain_of(observe(tables(rng)[kind], dtype=dtype), specification(name), chain_generator(0, 0))
+        for dtype in ("float64", "float32")
+        for rng in [np.random.default_rng(1)]
+    ]
+    for _ in range(10):
+        for chain in chains:
+            chain.sweep()
+        double, single = (chain.state for chain in chains)
+        assert double.n_factors == single.n_factors and np.array_equal(double.active, single.active)
+        np.testing.assert_allclose(single.loadings, double.loadings, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(single.noise_precision, double.noise_precision, rtol=1e-4)
+        np.testing.assert_allclose(chains[1].samples.scores, chains[0].samples.scores, rtol=1e-4, atol=1e-4)
+    for array in (single.loadings, chains[1].samples.scores, chains[1].samples.cross, chains[1].samples.gram):
+        assert array.dtype == np.float64
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_single_precision_finds_the_same_number_of_factors(kind):
+    X = make_sparse_factors(120, 60, 4, density=0.3, random_state=2).X
+    X = X if kind == "dense" else sp.csr_array(X * (np.random.default_rng(0).random(X.shape) < 0.5))
+    found = []
+    for dtype in ("float64", "float32"):
+        chain = chain_of(observe(X, dtype=dtype), preset("nsfa"), chain_generator(0, 0), start=8, tune=100)
+        draws = [s.draw for s in run_chain(chain, Length(100, 60, 2)) if s.draw is not None]
+        usage = [np.sort(draw.usage())[::-1] for draw in draws]
+        found.append(np.median([(u >= 5).sum() for u in usage]))
+    assert found[0] == found[1] == 4

@@ -174,3 +174,52 @@ def test_features_of_the_same_name_are_named():
     model = FA(1, chains=1, tune=2, draws=4, random_state=0).fit(twins.to_numpy())
     with pytest.raises(ValueError, match="Features must have different names"):
         model.transform(twins)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.csc_array, sp.coo_array])
+def test_single_precision_is_of_the_values_alone(kind, rng):
+    X = rng.normal(size=(60, 7)) * (rng.random((60, 7)) < 0.7) * np.logspace(-30, 45, 7)
+    double, single = observe(kind(X)), observe(kind(X), dtype="float32")
+    assert double.values.dtype == np.float64 and single.values.dtype == np.float32
+    for name in ("center", "scale", "count", "kept"):
+        assert np.array_equal(getattr(double, name), getattr(single, name))
+    assert single.power.dtype == single.total.dtype == np.float64
+    np.testing.assert_allclose(double.power, single.power, rtol=1e-6)
+    a, b = (d.values if d.offset is None else d.values.toarray() for d in (double, single))
+    np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csc_array, sp.csr_matrix, sp.coo_array])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32])
+def test_any_sparse_table_is_as_the_dense_one_and_left_alone(kind, dtype, rng):
+    X = np.where(rng.random((40, 9)) < 0.3, rng.integers(1, 9, (40, 9)), 0).astype(dtype)
+    X[:, 4] = 0
+    table = kind(X)
+    with pytest.warns(UserWarning, match="1 feature"):
+        dense, sparse = observe(X), observe(table)
+    np.testing.assert_allclose(sparse.values.toarray() - sparse.offset[:, None], dense.values, atol=1e-12)
+    np.testing.assert_allclose(sparse.power, dense.power, rtol=1e-12)
+    np.testing.assert_allclose(sparse.scale, dense.scale, rtol=1e-12)
+    assert np.array_equal(table.toarray(), X) and table.dtype == dtype
+
+
+def test_sparse_features_that_do_not_vary_but_are_not_zero_go(rng):
+    X = np.where(rng.random((40, 5)) < 0.3, 1.0, 0.0)
+    X[:, 2] = 7.0
+    with pytest.warns(UserWarning, match="1 feature"):
+        data = observe(sp.csr_array(X))
+    assert data.shape == (4, 40) and list(data.kept) == [0, 1, 3, 4]
+
+
+def test_entries_given_twice_are_added():
+    row, column, value = [0, 0, 1, 2, 3], [0, 0, 0, 1, 1], [1.0, 2.0, 5.0, 1.0, 4.0]
+    table = sp.coo_array((value, (row, column)), shape=(4, 2))
+    data = observe(table)
+    np.testing.assert_allclose(data.center, table.toarray().mean(axis=0))
+    assert data.values.has_sorted_indices and data.values.nnz == 4
+
+
+@pytest.mark.parametrize("dtype", ["float16", np.float32, None])
+def test_unknown_precision_is_named(dtype, rng):
+    with pytest.raises(ValueError, match="dtype must be 'float64' or 'float32'"):
+        observe(table(rng), dtype=dtype)

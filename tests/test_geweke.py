@@ -102,3 +102,19 @@ def many_tilts(patch):
 def test_two_simulators_of_complete_data_agree(name):
     """The compiled kernels; that the reference backend's chains are the same is seen in test_chain.py."""
     assert geweke.run(name, SWEEPS, missing=False).worst < BOUND
+
+
+SPARSE = {
+    "nsfa": ("nsfa", {"noise": "shared"}),
+    # pairs of factors alone change the pattern
+    "nsfa pairs": ("nsfa", {"without": ALONE}),
+    "sfa pairs": ("sfa", {"without": FIXED}),
+}
+
+
+@pytest.mark.parametrize("run", SPARSE)
+def test_two_simulators_of_a_sparse_table_agree(run, monkeypatch):
+    name, changes = SPARSE[run]
+    many_tilts(monkeypatch)
+    result = geweke.run(name, SWEEPS, sparse=True, **changes)
+    assert result.worst < BOUND, str(result)

@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 LAYERS = """
     version arrays atomic
     kernels table
+    columns
     data state
     samples
     model

@@ -1,6 +1,7 @@
 """Deliberately wrong kernels must be caught by the very test that passes the right ones (test_geweke.py)."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -96,6 +97,20 @@ def missing_samples_counted_in_gram(patch):
         return right(self, state)._replace(holes=_no_holes(len(self.count)))
 
     patch.setattr(Samples, "rows", wrong)
+
+
+def centres_of_a_sparse_table_forgotten_in_products_with_scores(patch):
+    right = NumbaKernels.cross
+    patch.setattr(NumbaKernels, "cross", lambda self, data, *rest: right(self, without_centres(data), *rest))
+
+
+def centres_of_a_sparse_table_forgotten_in_scores(patch):
+    right = NumbaKernels.project
+    patch.setattr(NumbaKernels, "project", lambda self, data, *rest: right(self, without_centres(data), *rest))
+
+
+def without_centres(data):
+    return replace(data, offset=0.0 * data.offset)
 
 
 def missing_features_counted_in_scores(patch):
@@ -292,6 +307,7 @@ def with_known(run):
     return name, {**changes, "known": KNOWN}
 
 
+SPARSE = ("sfa", {"sparse": True, "priors": geweke.ABSOLUTE})
 MUTANTS = [
     (half_forgotten_in_noise, *NSFA),
     (half_forgotten_in_slab, *NSFA),
@@ -305,6 +321,8 @@ MUTANTS = [
     (harmonic_number_forgets_stickiness, "nsfa", {"sweep": "parallel", "stickiness": "infer"}),
     (missing_samples_counted_in_gram, "nsfa", {**PLAIN, "priors": geweke.ABSOLUTE}),
     (missing_features_counted_in_scores, "fa", {}),
+    (centres_of_a_sparse_table_forgotten_in_products_with_scores, *SPARSE),
+    (centres_of_a_sparse_table_forgotten_in_scores, *SPARSE),
     (missing_features_half_taken_out_of_shared_scores, "fa", {}),
     (rate_read_as_scale_in_scale, *NSFA),
     (scale_without_its_jacobian, *NSFA),

@@ -9,8 +9,10 @@ import time
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from joblib import Parallel, delayed
 
+from nsfa import runner
 from nsfa.counts import core_count, worker_count
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
@@ -53,6 +55,21 @@ def test_threads_processes_and_numbers_of_chains_give_the_same_draws(name):
         assert fingerprint(sample(data, spec, chains=3, length=LENGTH, seed=7, **settings)) == serial
     assert fingerprint(sample(data, spec, chains=2, length=LENGTH, seed=7)) == serial[:2]
     assert fingerprint(sample(data, spec, chains=1, length=LENGTH, seed=8))[0] not in serial
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_chains_of_large_tables_take_turns_unless_told_otherwise(form, monkeypatch):
+    X = form(make_sparse_factors(30, 20, 4, density=0.3, random_state=2).X)
+    data, went = observe(X), []
+    monkeypatch.setattr(runner, "_run_in_processes", lambda *arguments: went.append("processes") or [])
+    monkeypatch.setattr(runner, "_run_in_threads", lambda *arguments: went.append(arguments[2]) or [])
+    monkeypatch.setattr(runner, "_WORTH_PROCESSES", 0.0)
+    monkeypatch.setattr(runner, "core_count", lambda: 4)
+    monkeypatch.setattr(runner, "worker_count", lambda n_jobs: n_jobs or 4)
+    for most, n_jobs in ((runner.TOO_LARGE_TO_COPY, None), (8 * 600 - 1, None), (8 * 600 - 1, 2)):
+        monkeypatch.setattr(runner, "TOO_LARGE_TO_COPY", most)
+        sample(data, preset("nsfa"), chains=4, length=LENGTH, seed=7, n_jobs=n_jobs)
+    assert went == ["processes", 1, "processes"]
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.1])

@@ -16,8 +16,13 @@ from nsfa.moves import loadings
 from nsfa.samples import Samples
 from nsfa.schedule import Move, check
 
-DENSE, SPARSE = frozenset({"whole", "dense"}), frozenset({"whole"})
-TABLES = {"dense": (10, DENSE), "sparse": (10, SPARSE), "long": (schedule.PARALLEL_FROM, DENSE)}
+DENSE, SPARSE = frozenset({"whole", "complete", "dense"}), frozenset({"whole", "complete"})
+TABLES = {
+    "dense": (10, DENSE),
+    "sparse": (10, SPARSE),
+    "long": (schedule.PARALLEL_FROM, DENSE),
+    "elsewhere": (schedule.PARALLEL_FROM, frozenset()),
+}
 SPECS = {
     "nsfa": preset("nsfa"),
     "nsfa, isotropic": preset("nsfa", noise="isotropic"),
@@ -93,7 +98,12 @@ WHY = {
     ("nsfa", "long"): dict.fromkeys(
         ("marginal", "doublet"), "too many features to go through one by one (from 3,000 on)"
     ),
-    ("nsfa", "sparse"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "the table is sparse"),
+    ("nsfa", "sparse"): dict.fromkeys(("marginal", "doublet"), "the table is sparse"),
+    ("sfa", "sparse"): {"marginal": "the table is sparse", "doublet": "the number of factors is given"},
+    ("nsfa", "elsewhere"): {
+        **dict.fromkeys(("marginal", "doublet"), "the table is sparse"),
+        **dict.fromkeys(("tilt", "rotation"), "missing entries cannot be drawn"),
+    },
     ("nsfa, plain", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "moves='plain'"),
     ("fa", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "the pattern is dense"),
     ("bfrm", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "the pattern is two-level"),
@@ -136,8 +146,9 @@ def test_which_moves_a_sweep_has():
     assert plain.of_sweep(301) == plain.of_sweep(1) == plain.moves and plain.early == 0
 
 
-def test_long_tables_have_pairs_of_factors_in_every_fifth_sweep_and_shears_in_all():
-    plan = schedule.build(preset("nsfa"), *TABLES["long"], tune=500)
+@pytest.mark.parametrize("table", ["long", "sparse"])
+def test_long_and_sparse_tables_have_pairs_of_factors_in_every_fifth_sweep_and_shears_in_all(table):
+    plan = schedule.build(preset("nsfa"), *TABLES[table], tune=500)
     assert plan.early == plan.annealed == 0
     pairs = {"tilt", "rotation"}
     assert [n for n in range(1, 21) if pairs & set(names(plan.of_sweep(n)))] == [5, 10, 15, 20]

@@ -391,13 +391,39 @@ def test_empty_x_and_other_objects(table):
         tl.enrich(SimpleNamespace(isbacked=False), {})
 
 
-def test_backed_objects_must_be_read_first(table, tmp_path):
-    cells(table).write_h5ad(tmp_path / "a.h5ad")
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix, sp.csc_matrix])
+def test_values_of_backed_objects_are_read_as_they_are(kind, table, tmp_path):
+    cells(kind(table)).write_h5ad(tmp_path / "a.h5ad")
     backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
-    for call in (lambda: tl.nsfa(backed), lambda: tl.transform(backed, None), lambda: tl.enrich(backed, {})):
-        with pytest.raises(ValueError, match=r"adata must be in memory\. .* use adata\.to_memory\(\)"):
-            call()
+    memory = backed.to_memory()
+    model = tl.nsfa(backed, return_model=True, **FAST)
+    tl.nsfa(memory, **FAST)
+    np.testing.assert_array_equal(backed.obsm["X_nsfa"], memory.obsm["X_nsfa"])
+    tl.transform(backed, model, key_added="again")
+    assert backed.obsm["X_again"].shape == backed.obsm["X_nsfa"].shape
+    with pytest.raises(ValueError, match=r"must be in memory to be copied\. .* use adata\.to_memory\(\)"):
+        tl.nsfa(backed, copy=True, **FAST)
     backed.file.close()
+
+
+def test_sparse_values_are_never_made_dense(monkeypatch):
+    """As many entries as would fill 40 GB."""
+    rng = np.random.default_rng(0)
+    n_cells, n_genes, row = 500_000, 10_000, np.repeat(np.arange(500_000), 2)
+    column = np.where(rng.random(len(row)) < 0.7, rng.integers(0, 20, len(row)), rng.integers(0, n_genes, len(row)))
+    values = sp.csr_matrix((rng.gamma(2.0, 1.0, len(row)), (row, column)), shape=(n_cells, n_genes), dtype=np.float32)
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("a sparse table was made dense")
+
+    for name in ("toarray", "todense"):
+        for kind in (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix):
+            monkeypatch.setattr(kind, name, refuse)
+    adata = anndata.AnnData(values)
+    model = tl.nsfa(adata, model="sfa", n_components=2, chains=1, tune=1, draws=2, dtype="float32", return_model=True)
+    assert model.posterior_.data.values.dtype == np.float32
+    assert adata.obsm["X_nsfa"].shape[0] == n_cells
+    tl.transform(adata, model, key_added="again")
 
 
 def test_without_anndata_the_extra_is_named(monkeypatch):

@@ -15,23 +15,31 @@ import numpy as np
 import scipy.sparse as sp
 
 from nsfa.arrays import Bools, Floats, Ints
+from nsfa.columns import (
+    SPARSE_NOT_FINITE,
+    Columns,
+    dense_columns,
+    dense_values,
+    power_of,
+    sparse_columns,
+    sparse_rows,
+    sparse_values,
+)
 from nsfa.kernels import Holes
 from nsfa.table import (
     as_float_table,
+    as_table,
     check_finite,
+    check_observed,
     check_power,
     check_shape,
     check_size,
-    check_table,
     label,
     read_names,
 )
 
 SCALES = ("feature", "global", None)
-_SPARSE_NOT_FINITE = (
-    "A sparse X must be finite: its empty places are zeros, so it cannot hold missing entries. "
-    "Got NaN or infinity; pass a dense array with NaN for missing entries."
-)
+DTYPES = ("float64", "float32")
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,7 @@ class Observed:
     @cached_property
     def total(self) -> Floats:
         """Σ_n y_dn over observed entries (D,): zero, but for rounding, where features are centred."""
-        total = np.asarray(self.values.sum(axis=1)).ravel()
+        total = np.asarray(self.values.sum(axis=1, dtype=np.float64)).ravel()
         return total if self.offset is None else total - self.offset * self.shape[1]
 
     @cached_property
@@ -109,7 +117,7 @@ class Observed:
     def like(self, X: Any) -> Observed:
         """Another table with the same features, centred and scaled as this one was. Samples may be empty of values."""
         if sp.issparse(X):
-            return self._like_sparse(sp.csr_array(X, dtype=np.float64))
+            return self._like_sparse(X)
         table = as_float_table(X)
         self._check_width(table.shape)
         check_finite(table, self.feature_names)
@@ -119,10 +127,10 @@ class Observed:
 
     def _like_sparse(self, table: Any) -> Observed:
         self._check_width(table.shape)
-        if not np.isfinite(table.data).all():
-            raise ValueError(_SPARSE_NOT_FINITE)
-        values = sp.csr_array((table @ sp.diags_array(1.0 / self.scale)).T)[self.kept]
-        return self._with_values(values, None)
+        rows = sparse_rows(table)
+        if not np.isfinite(rows.data).all():
+            raise ValueError(SPARSE_NOT_FINITE)
+        return self._with_values(sparse_values(rows, 1.0 / self.scale, self.kept, np.dtype(np.float64)), None)
 
     def _check_width(self, shape: tuple[int, ...]) -> None:
         if shape[1] != self.n_features:
@@ -141,7 +149,7 @@ class Observed:
             self,
             values=values,
             offset=offset,
-            power=_power(values, offset),
+            power=power_of(values, offset),
             count=count.astype(np.float64),
             feature_holes=holes,
             pattern=pattern,
@@ -152,26 +160,28 @@ class Observed:
     def replace_values(self, values: Floats) -> None:
         """Overwrite dense values in place, keeping the pattern of holes (used when data are simulated anew)."""
         self.values[:] = values if self.missing is None else np.where(self.missing, 0.0, values)
-        self.power[:] = np.einsum("dn,dn->d", self.values, self.values)
+        self.power[:] = power_of(self.values, None)
         self.__dict__.pop("total", None)
 
 
-def observe(X: Any, scale: str | None = "feature", center: bool = True) -> Observed:
+def observe(X: Any, scale: str | None = "feature", center: bool = True, dtype: str = "float64") -> Observed:
     """Check a samples × features table and prepare it for sampling.
 
     Accepts an ndarray, a DataFrame, anything NumPy can read, or a scipy sparse matrix (zeros are observed zeros). NaN
-    is missing. Raises ValueError with one sentence when the table cannot be used; warns about features that do not
+    is missing. Values are kept in the precision ``dtype``, "float64" or "float32"; everything that is said of a feature
+    in double. Raises ValueError with one sentence when the table cannot be used; warns about features that do not
     vary, which are left out of the model and get zero loadings.
     """
     if scale not in SCALES:
         raise ValueError(f"scale must be 'feature', 'global' or None. Got {scale!r}.")
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ValueError(f"dtype must be 'float64' or 'float32'. Got {dtype!r}.")
     names = read_names(X)
     if sp.issparse(X):
-        return _observe_sparse(X, scale, center, names)
-    table = as_float_table(X)
-    missing = np.isnan(table)
-    check_table(table, missing, names)
-    return _observe_dense(table, missing, scale, center, names)
+        return _observe_sparse(X, scale, center, names, dtype)
+    table = as_table(X)
+    check_shape(*table.shape)
+    return _observe_dense(table, scale, center, names, dtype)
 
 
 def _scales(deviation: Floats, count: Floats, kept: Ints, scale: str | None) -> Floats:
@@ -194,7 +204,7 @@ def _varying(spread: Floats, size: Floats, names: tuple[str, ...] | None) -> Int
         warnings.warn(
             f"{len(flat)} feature(s) do not vary and get zero loadings: {shown}. Drop them to silence this.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     kept = np.setdiff1d(np.arange(len(spread)), flat)
     if len(kept) < 2:
@@ -202,107 +212,77 @@ def _varying(spread: Floats, size: Floats, names: tuple[str, ...] | None) -> Int
     return kept
 
 
-def _observe_dense(
-    table: Floats, missing: Bools, scale: str | None, center: bool, names: tuple[str, ...] | None
-) -> Observed:
-    n_samples, n_features = table.shape
-    count = (n_samples - missing.sum(axis=0)).astype(np.float64)
-    table[missing] = 0.0
-    # divide by the largest entry first: squares of 1e200 overflow, variances do not need to
-    size = np.abs(table).max(axis=0)
-    check_size(size)
-    unit = np.where(size > 0, size, 1.0)
-    table /= unit
-    mean = table.sum(axis=0) / count
-    deviation = np.where(missing, 0.0, table - mean)
-    variance = np.einsum("nd,nd->d", deviation, deviation) / count
-    if center:
-        kept = _varying(np.sqrt(variance), np.ones(n_features), names)
-    else:
-        mean, deviation, kept = np.zeros(n_features), table, np.arange(n_features)
-    divisor = _scales(np.sqrt(variance) * unit, count, kept, scale)
-    values = np.ascontiguousarray((deviation * (unit / divisor)).T[kept])
-    power = _power(values, None)
-    check_power(power)
-    gone = missing.T[kept]
-    patterns, pattern = _patterns(gone)
+def _observe_dense(table: Any, scale: str | None, center: bool, names: tuple[str, ...] | None, dtype: str) -> Observed:
+    columns = dense_columns(table, names)
+    if columns.missing is not None:
+        check_observed(columns.missing.T, names)
+    mean, kept, divisor = _centring(columns, scale, center, names)
+    values = dense_values(table, columns, mean, columns.unit / divisor, kept, np.dtype(dtype))
+    gone = None
+    if columns.missing is not None:
+        gone = columns.missing if len(kept) == len(columns.missing) else columns.missing[kept]
+        gone = gone if gone.any() else None
+    distinct, pattern = (None, np.zeros(len(table), dtype=np.int64)) if gone is None else _patterns(gone)
     return Observed(
         values=values,
         offset=None,
-        power=power,
-        count=count[kept],
-        feature_holes=_holes(gone),
+        power=_checked_power(values, None),
+        count=columns.observed[kept],
+        feature_holes=_no_holes(len(kept)) if gone is None else _holes(gone),
         pattern=pattern,
-        pattern_holes=_holes(patterns),
-        center=mean * unit,
+        pattern_holes=_no_holes(1) if distinct is None else _holes(distinct),
+        center=mean * columns.unit,
         scale=divisor,
         kept=kept,
-        n_features=n_features,
+        n_features=table.shape[1],
         feature_names=names,
-        missing=gone if gone.any() else None,
+        missing=gone,
     )
 
 
-def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, ...] | None) -> Observed:
+def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, ...] | None, dtype: str) -> Observed:
     if X.ndim != 2:
         raise ValueError(f"X must be a 2-D table, samples × features. Got a sparse array of shape {X.shape}.")
     check_shape(*X.shape)
     if X.dtype.kind not in "buif":
         raise ValueError(f"X must hold real numbers. Got a sparse matrix of dtype {X.dtype}.")
-    table = sp.csc_array(X, dtype=np.float64, copy=True)
-    table.sum_duplicates()
-    if not np.isfinite(table.data).all():
-        raise ValueError(_SPARSE_NOT_FINITE)
-    n_samples, n_features = table.shape
-    size = np.abs(table).max(axis=0).toarray().ravel()
-    check_size(size)
-    unit = np.where(size > 0, size, 1.0)
-    table = sp.csc_array(table @ sp.diags_array(1.0 / unit))
-    mean = np.asarray(table.mean(axis=0)).ravel()
-    variance = sparse_variance(table, mean)
-    if center:
-        kept = _varying(np.sqrt(variance), np.ones(n_features), names)
-    else:
-        mean, kept = np.zeros(n_features), np.arange(n_features)
-    count = np.full(n_features, float(n_samples))
-    divisor = _scales(np.sqrt(variance) * unit, count, kept, scale)
-    values = sp.csr_array((table @ sp.diags_array(unit / divisor)).T)[kept]
-    offset = (mean * unit / divisor)[kept]
-    power = _power(values, offset)
-    check_power(power)
+    rows = sparse_rows(X)
+    columns = sparse_columns(rows)
+    mean, kept, divisor = _centring(columns, scale, center, names)
+    values = sparse_values(rows, 1.0 / divisor, kept, np.dtype(dtype))
+    offset = (mean * columns.unit / divisor)[kept]
     return Observed(
         values=values,
         offset=offset,
-        power=power,
-        count=count[kept],
+        power=_checked_power(values, offset),
+        count=columns.observed[kept],
         feature_holes=_no_holes(len(kept)),
-        pattern=np.zeros(n_samples, dtype=np.int64),
+        pattern=np.zeros(X.shape[0], dtype=np.int64),
         pattern_holes=_no_holes(1),
-        center=mean * unit,
+        center=mean * columns.unit,
         scale=divisor,
         kept=kept,
-        n_features=n_features,
+        n_features=X.shape[1],
         feature_names=names,
     )
 
 
-def _power(values: Any, offset: Floats | None) -> Floats:
-    """Σ_n (v_dn − offset_d)² over the samples, offset the mean of a sparse table's rows or any other centre."""
-    if offset is None:
-        out: Floats = np.einsum("dn,dn->d", values, values)
-        return out
-    square, total = np.asarray(values.multiply(values).sum(axis=1)).ravel(), np.asarray(values.sum(axis=1)).ravel()
-    out = square - 2.0 * offset * total + values.shape[1] * offset**2
-    return out
+def _centring(
+    columns: Columns, scale: str | None, center: bool, names: tuple[str, ...] | None
+) -> tuple[Floats, Ints, Floats]:
+    """The features' centres, in their units, which of them are kept, and what they are divided by."""
+    check_size(columns.size)
+    n_features, deviation = len(columns.size), np.sqrt(columns.variance)
+    mean, kept = np.zeros(n_features), np.arange(n_features)
+    if center:
+        mean, kept = columns.mean, _varying(deviation, np.ones(n_features), names)
+    return mean, kept, _scales(deviation * columns.unit, columns.observed, kept, scale)
 
 
-def sparse_variance(table: Any, mean: Floats) -> Floats:
-    """Column variances about the mean: stored entries one by one, the zeros all alike."""
-    deviation = table.data - np.repeat(mean, np.diff(table.indptr))
-    stored = np.add.reduceat(np.append(deviation**2, 0.0), table.indptr[:-1])
-    n_stored = np.diff(table.indptr)
-    out: Floats = (np.where(n_stored > 0, stored, 0.0) + (table.shape[0] - n_stored) * mean**2) / table.shape[0]
-    return out
+def _checked_power(values: Any, offset: Floats | None) -> Floats:
+    power = power_of(values, offset)
+    check_power(power)
+    return power
 
 
 def _no_holes(n_rows: int) -> Holes:

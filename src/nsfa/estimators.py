@@ -67,7 +67,7 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             A new folder to write draws and checkpoints to as the chains go; ``nsfa.load`` reads it, and
             ``nsfa.resume`` goes on after an interrupt, a kill or a full disk.
         """
-        spec, data = self._spec(), observe(X, self.scale)
+        spec, data = self._spec(), observe(X, self.scale, dtype=self.dtype)
         validate_data(self, X, reset=True, skip_check_array=True)
         settings = Settings(spec, self._length(data), resolve_seed(self.random_state), self.chains)
         check_count("chains", self.chains)
@@ -183,6 +183,9 @@ class NSFA(_BayesianModel):
         "default", "paper" (the paper's), "learned" (the default of former versions), or a ``Priors`` object.
     spike, birth_scale, sweep
         The birth proposal's π and s, and how rows are swept; see ``ModelSpec``.
+    dtype
+        The precision in which the table is kept: "float64", or "float32" for half the memory. Sums, and everything
+        that is drawn, are in double precision either way.
     """
 
     _model = "nsfa"
@@ -192,13 +195,13 @@ class NSFA(_BayesianModel):
         preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
         scale: str | None = "feature", prior: Any = "default", spike: float = 0.1, birth_scale: float = 1.0,
-        sweep: str = "auto",
+        sweep: str = "auto", dtype: str = "float64",
     ) -> None:  # fmt: skip
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
         self.concentration, self.stickiness = concentration, stickiness
         self.noise, self.scale, self.prior = noise, scale, prior
-        self.spike, self.birth_scale, self.sweep = spike, birth_scale, sweep
+        self.spike, self.birth_scale, self.sweep, self.dtype = spike, birth_scale, sweep, dtype
 
 
 class SFA(_BayesianModel):
@@ -210,13 +213,14 @@ class SFA(_BayesianModel):
         self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
-        scale: str | None = "feature", prior: Any = "default", sweep: str = "auto",
+        scale: str | None = "feature", prior: Any = "default", sweep: str = "auto", dtype: str = "float64",
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
         self.concentration, self.stickiness = concentration, stickiness
-        self.noise, self.scale, self.prior, self.sweep = noise, scale, prior, sweep
+        self.noise, self.scale, self.prior = noise, scale, prior
+        self.sweep, self.dtype = sweep, dtype
 
 
 class FactorModel(_BayesianModel):
@@ -225,9 +229,9 @@ class FactorModel(_BayesianModel):
     def __init__(
         self, spec: ModelSpec | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
-        scale: str | None = "feature",
+        scale: str | None = "feature", dtype: str = "float64",
     ) -> None:  # fmt: skip
-        self.spec, self.scale = spec, scale
+        self.spec, self.scale, self.dtype = spec, scale, dtype
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
 
@@ -244,12 +248,12 @@ class _PlainModel(_BayesianModel):
     def __init__(
         self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
-        noise: str = "diagonal", scale: str | None = "feature", prior: Any = "default",
+        noise: str = "diagonal", scale: str | None = "feature", prior: Any = "default", dtype: str = "float64",
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
-        self.noise, self.scale, self.prior = noise, scale, prior
+        self.noise, self.scale, self.prior, self.dtype = noise, scale, prior, dtype
 
 
 class FA(_PlainModel):

@@ -36,6 +36,8 @@ _REPORT_EVERY = 0.1
 _WORTH_PROCESSES = 2.0
 # Entries of a table from which workers are not kept for the next fit.
 _LARGE = 500_000
+# Bytes of a table from which chains take turns on all cores unless told otherwise: each worker would hold it again.
+TOO_LARGE_TO_COPY = 10**9
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,9 @@ def sample(
     A chain's draws depend on (data, spec, seed, its number) alone. ``n_jobs`` chains run at once (None: as many as
     there are cores); cores left over speed up each chain. ``workers`` is "threads", "processes" or "auto": short runs
     take turns in one thread; of long ones one chain stays here and the others go to processes, which take seconds to
-    start. ``monitor`` may be called from other threads. With a ``store``, whose lock the caller holds, chains go on
-    from what it has and leave their draws there instead of returning them.
+    start. Every process has a copy of the table: of one of more than 1 GB chains take turns unless ``n_jobs`` is given.
+    ``monitor`` may be called from other threads. With a ``store``, whose lock the caller holds, chains go on from what
+    it has and leave their draws there instead of returning them.
     """
     check_count("chains", chains)
     spec.check_shape(*data.shape)
@@ -89,7 +92,8 @@ def sample(
     at_once = min(worker_count(n_jobs), chains)
     if workers == "auto":
         long = chains * length.sweeps * _guess_seconds(data) > _WORTH_PROCESSES
-        workers = "processes" if long and at_once > 1 else "threads"
+        alone = n_jobs is None and table_bytes(data) > TOO_LARGE_TO_COPY
+        workers = "processes" if long and at_once > 1 and not alone else "threads"
         at_once = at_once if workers == "processes" else 1
     threads = max(1, core_count() // at_once) if n_jobs is None else 1
     job = _Job(data, spec, length, seed, backend, threads, monitor is not None, store)
@@ -100,6 +104,13 @@ def sample(
 def _guess_seconds(data: Observed) -> float:
     """A rough guess at the seconds of one sweep, from the table's size."""
     return 5e-4 + 4e-8 * data.shape[0] * data.shape[1]
+
+
+def table_bytes(data: Observed) -> int:
+    """Bytes of a table's values; of a sparse one, where they are included."""
+    values = data.values
+    parts = (values,) if data.offset is None else (values.data, values.indices, values.indptr)
+    return sum(int(part.nbytes) for part in parts)
 
 
 def shown(chains: int, progress: bool, monitor: Monitor | None) -> AbstractContextManager[Monitor | None]:

@@ -55,8 +55,9 @@ class Samples:
     def can(self) -> frozenset[str]:
         """What moves may ask for.
 
-        "whole": all samples are at hand. "dense": their values can be completed and gone through feature by feature.
-        "latent": ``draw_latent`` draws the values themselves, at the beginning of every sweep.
+        "whole": all samples are at hand. "complete": ``complete_cross`` gives T with nothing missing. "dense": values
+        can be completed and gone through feature by feature. "latent": ``draw_latent`` draws the values themselves, at
+        the beginning of every sweep.
         """
         return abilities(self.data)
 
@@ -99,6 +100,8 @@ class Samples:
             cross, ones = np.empty((self.n_features, width)), np.ones(self.n_features)
             for _ in range(_POWER_STEPS):
                 self.kernels.cross(self.data, np.ascontiguousarray(scores), cross)
+                # before the next ones, which take several times their room
+                del scores
                 scores = np.linalg.qr(self.kernels.project(self.data, cross, ones)[0])[0]
             rotation = np.linalg.qr(rng.standard_normal((width, width)))[0]
             scores = scores @ rotation * np.sqrt(self.n_samples)
@@ -218,10 +221,11 @@ class Samples:
 
     def completed(self, state: State, rng: Generator) -> Floats:
         """The table (D, N) less the features' intercepts, with its missing entries drawn from N(g_d·x_n, ψ_d)."""
-        values: Floats = self.data.values
-        if state.intercept is None and self.data.missing is None:
-            return values
-        out: Floats = values.copy() if state.intercept is None else values - state.intercept[:, None]
+        values, whole = self.data.values, self.data.missing is None
+        if state.intercept is None:
+            out: Floats = values.astype(np.float64, copy=not whole)
+        else:
+            out = values - state.intercept[:, None]
         if self.data.missing is None:
             return out
         rows, columns = np.nonzero(self.data.missing)
@@ -244,7 +248,9 @@ class Samples:
 
         The scores follow as the state must: without the dead, then with the new ones last. Missing entries as above.
         """
-        residual = self.completed(state, rng) - state.loadings @ self.scores.T
+        residual = state.loadings @ self.scores.T
+        # in place: as large as the table
+        np.subtract(self.completed(state, rng), residual, out=residual)
         scores = np.ascontiguousarray(self.scores[:, factors].T)
         found, new = self.kernels.draw_doublets(problem, residual, scores, attempts, fresh_key(rng))
         if not found.kept.all():
@@ -350,7 +356,7 @@ class Samples:
 
 def abilities(data: Observed) -> frozenset[str]:
     """What samples of a table in memory can do: see ``Samples.can``."""
-    return frozenset({"whole"} if data.offset is not None else {"whole", "dense"})
+    return frozenset({"whole", "complete"} if data.offset is not None else {"whole", "complete", "dense"})
 
 
 def project(

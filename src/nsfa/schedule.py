@@ -150,51 +150,64 @@ def check(moves: Iterable[Move]) -> None:
 def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[Move | Unused]:
     """Moves before some sweeps: rows with the scores integrated out, the scores, pairs of factors, doublets.
 
-    None for dense patterns, which mix well, for two-level ones and clustered scores, whose conditionals differ, and for
-    sparse tables. In long ones only pairs of factors.
+    None for dense patterns, which mix well, for two-level ones and clustered scores, whose conditionals differ. In long
+    and in sparse tables only pairs of factors: these need nothing but S and T.
     """
-    why = _refusal(spec, can)
+    why = _refusal(spec)
     if why is not None:
         yield from (Unused(name, why) for name in ("marginal", "tilt", "rotation", "doublet"))
         return
-    long = (
-        f"too many features to go through one by one (from {PARALLEL_FROM:,} on)" if n_features >= PARALLEL_FROM else ""
-    )
-    if long:
-        yield Unused("marginal", long)
+    by_row = _by_row_refusal(n_features, can)
+    if by_row is not None:
+        yield Unused("marginal", by_row)
     else:
         everything = SCORES, STATISTICS, RESIDUAL
         yield Move("marginal", marginal.update_marginal, (SCORES, STATISTICS), everything, when=EARLY)
         yield _scores()._replace(when=EARLY)
         yield _refresh()._replace(when=EARLY)
+    yield from _pairs(spec, can)
+    if spec.pattern == "finite":
+        yield Unused("doublet", "the number of factors is given")
+    elif spec.noise == "isotropic" or spec.precision == "element":
+        yield Unused(
+            "doublet", "features have no noise of their own" if spec.noise == "isotropic" else "a slab per loading"
+        )
+    elif by_row is not None:
+        yield Unused("doublet", by_row)
+    else:
+        yield Move("doublet", doublet.update_doublet, (SCORES, STATISTICS), (RESIDUAL,), when=FIFTH, reports=True)
+
+
+def _pairs(spec: ModelSpec, can: frozenset[str]) -> Iterator[Move | Unused]:
+    """Moves of pairs of factors, which need S, and T with nothing missing."""
     finite = spec.pattern == "finite"
     pairs = [
         ("tilt", tilt.update_tilt_finite if finite else tilt.update_tilt_buffet),
         ("rotation", rotation.update_rotation_finite if finite else rotation.update_rotation_buffet),
     ]
     for name, update in pairs:
-        yield Move(name, update, (SCORES, STATISTICS), (RESIDUAL,), when=EARLY, reports=True)
-    if finite:
-        yield Unused("doublet", "the number of factors is given")
-    elif spec.noise == "isotropic" or spec.precision == "element":
-        yield Unused(
-            "doublet", "features have no noise of their own" if spec.noise == "isotropic" else "a slab per loading"
-        )
-    elif long:
-        yield Unused("doublet", long)
-    else:
-        yield Move("doublet", doublet.update_doublet, (SCORES, STATISTICS), (RESIDUAL,), when=FIFTH, reports=True)
+        if "complete" in can:
+            yield Move(name, update, (SCORES, STATISTICS), (RESIDUAL,), when=EARLY, reports=True)
+        else:
+            yield Unused(name, "missing entries cannot be drawn")
 
 
-def _refusal(spec: ModelSpec, can: frozenset[str]) -> str | None:
+def _refusal(spec: ModelSpec) -> str | None:
     """Why there are no moves before a sweep, or None."""
     if spec.pattern not in ("ibp", "finite"):
         return f"the pattern is {spec.pattern}"
     if spec.scores != "gaussian":
         return "scores are clustered"
-    if spec.moves != "all":
-        return f"moves={spec.moves!r}"
-    return None if "dense" in can else "the table is sparse"
+    return None if spec.moves == "all" else f"moves={spec.moves!r}"
+
+
+def _by_row_refusal(n_features: int, can: frozenset[str]) -> str | None:
+    """Why no move goes through the values feature by feature, or None."""
+    if "dense" not in can:
+        return "the table is sparse"
+    if n_features >= PARALLEL_FROM:
+        return f"too many features to go through one by one (from {PARALLEL_FROM:,} on)"
+    return None
 
 
 def _plain(spec: ModelSpec, n_features: int, collapses: bool) -> Iterator[Move | Unused]:

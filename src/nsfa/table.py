@@ -34,6 +34,12 @@ def read_names(X: Any) -> tuple[str, ...] | None:
 
 def as_float_table(X: Any) -> Floats:
     """A fresh float64 array of the table, masked entries as NaN, or one sentence about why there is none."""
+    # C order of the transpose is what the engine stores
+    return np.array(as_table(X), dtype=np.float64, order="F")
+
+
+def as_table(X: Any) -> Any:
+    """The table as an array of numbers, the caller's own where it is one: not to be written to. Else as above."""
     if sp.issparse(X):
         raise ValueError("X must be dense here: a sparse table has no missing entries. Got a sparse one.")
     try:
@@ -52,11 +58,15 @@ def as_float_table(X: Any) -> Floats:
         raise ValueError(
             f"X must hold real numbers. Complex data not supported, nor are dates. Got dtype {array.dtype}; convert it."
         )
+    if np.ma.isMA(array):
+        return np.ma.filled(array.astype(np.float64), np.nan)
+    return array if array.dtype.kind in "buif" else _numbers(array)
+
+
+def _numbers(array: Any) -> Floats:
+    """Objects or texts as numbers, where they are some."""
     try:
-        if np.ma.isMA(array):
-            array = np.ma.filled(array.astype(np.float64), np.nan)
-        # C order of the transpose is what the engine stores, so the copy is the transpose
-        return np.array(array, dtype=np.float64, order="F")
+        return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
         # scikit-learn wants a TypeError, with Python's own words, for what could never be a number
         words = f" ({error})" if isinstance(error, TypeError) else ""
@@ -104,6 +114,11 @@ def check_table(table: Floats, missing: Bools, names: tuple[str, ...] | None) ->
     """Raise ValueError unless the table is finite and every row and column has an observed value."""
     check_shape(*table.shape)
     check_finite(table, names)
+    check_observed(missing, names)
+
+
+def check_observed(missing: Bools, names: tuple[str, ...] | None) -> None:
+    """Raise ValueError unless every row and column of a mask (samples, features) has an entry that is not missing."""
     empty = np.flatnonzero(missing.all(axis=0))
     if len(empty):
         raise ValueError(

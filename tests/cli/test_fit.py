@@ -174,12 +174,15 @@ def test_fixed_models_and_settings_reach_the_estimator(table, tmp_path):
         "isotropic",
         "--scale",
         "none",
+        "--dtype",
+        "float32",
     ]
     run("fit", table, "-o", tmp_path / "out", *TINY, "--no-report", "--prior", "paper", "--seed", "5", *options)
     posterior = nsfa.load(tmp_path / "out" / "draws")
     assert (posterior.n_factors == 3).all() and posterior.seed == 5
     assert posterior.spec.noise == "isotropic" and posterior.spec.concentration == 2
     assert posterior.spec.priors == nsfa.Priors.paper()
+    assert posterior.data.values.dtype == np.float32
 
 
 def test_filters_reach_the_reader(table, tmp_path):

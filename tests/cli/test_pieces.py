@@ -42,6 +42,9 @@ def test_the_estimate_grows_with_everything_it_should():
         assert memory.estimate((100, 1000), **{**size, **bigger}) > 1.1 * small
     assert memory.estimate((1000, 10_000), **size) > 1.1 * small
     assert memory.estimate((100, 1000), **{**size, "model": "fa", "draws": 5000}) > 1.5 * small
+    large = memory.estimate((10_000, 20_000), **size)
+    assert memory.estimate((10_000, 20_000), **size, single=True) < 0.9 * large
+    assert memory.estimate((10_000, 20_000), **size, stored=10**7) < 0.7 * large
 
 
 def test_the_check_says_both_numbers(monkeypatch):

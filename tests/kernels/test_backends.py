@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from cases import HOLES, case, centred
 from nsfa.data import observe
-from nsfa.kernels import Births, Doublets, Marginal, Pairs, Scales, Splits, few_missing, get_kernels
+from nsfa.kernels import Births, Doublets, Marginal, Pairs, Scales, Splits, few_missing, get_kernels, numba_cpu
 
 pytestmark = pytest.mark.usefixtures("either_size")
 
@@ -191,18 +191,63 @@ def test_predictions(kind):
     np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
 
 
-def test_sparse_and_dense_tables_give_the_same_products(rng):
-    table = sp.random_array((30, 12), density=0.3, rng=rng, format="csr")
-    dense, sparse = observe(table.toarray()), observe(table)
-    scores, loadings, tau = rng.normal(size=(30, 3)), rng.normal(size=(12, 3)), rng.gamma(2, 1, 12)
-    kernels = get_kernels("numba")
-    results = []
-    for data in (dense, sparse):
-        out = np.empty((12, 3))
-        kernels.cross(data, scores, out)
-        results.append((out, *kernels.project(data, loadings, tau), data.power))
-    for a, b in zip(*results, strict=True):
+def products_of(data, backend, n_factors, threads=1):
+    rng = np.random.default_rng(3)
+    n_features, n_samples = data.shape
+    scores, loadings = rng.normal(size=(n_samples, n_factors)), rng.normal(size=(n_features, n_factors))
+    kernels, out = get_kernels(backend, threads), np.empty((n_features, n_factors))
+    kernels.cross(data, scores, out)
+    return out, *kernels.project(data, loadings, rng.gamma(2, 1, n_features)), data.power
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n_factors", [1, 3, 40])
+@pytest.mark.parametrize("shape", [(30, 12), (3000, 12)])
+def test_sparse_and_dense_tables_give_the_same_products(shape, n_factors, dtype, rng):
+    """More samples than a block of them has, and features without an entry in some blocks."""
+    table = sp.random_array(shape, density=0.3, rng=rng, format="lil")
+    table[: shape[0] // 2, 3] = 0.0
+    table = sp.csr_array(table)
+    dense = products_of(observe(table.toarray()), "reference", n_factors)
+    sparse = observe(table, dtype=dtype)
+    tolerance = 1e-9 if dtype == "float64" else 1e-4
+    for backend in ("reference", "numba"):
+        for a, b in zip(dense, products_of(sparse, backend, n_factors), strict=True):
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    twins = (products_of(sparse, backend, n_factors) for backend in ("reference", "numba"))
+    for a, b in zip(*twins, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_threads_change_no_bit_of_a_sparse_product(rng):
+    table = sp.random_array((3000, 90), density=0.3, rng=rng, format="csr")
+    one, two = (products_of(observe(table), "numba", 20, threads) for threads in (1, 2))
+    for a, b in zip(one, two, strict=True):
+        assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("shape", [(5000, 40), (40, 5000), (300, 300)])
+def test_products_in_single_precision(shape, rng):
+    """Long sums in pieces, by samples and by features; what comes out is double and right to seven digits or so."""
+    X = rng.normal(size=shape) + 3.0
+    exact, single = (products_of(observe(X, dtype=dtype), "numba", 30, 2) for dtype in ("float64", "float32"))
+    for a, b in zip(exact, single, strict=True):
+        assert b.dtype == np.float64
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-6 * np.abs(a).max())
+    for a, b in zip(single, products_of(observe(X, dtype="float32"), "numba", 30, 1), strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_scores_in_blocks_are_those_of_the_whole(monkeypatch):
+    state, samples, _ = case(n_samples=300, backend="numba")
+    problem, whole, parts = samples._projection(state), *np.empty((2, 300, state.n_factors))
+    # neither by the loop for few samples
+    monkeypatch.setattr(numba_cpu, "_SMALL_SCORES", 0)
+    first = samples.kernels.draw_scores(problem, whole, 7)
+    monkeypatch.setattr(numba_cpu, "_SAMPLES_PER_BLOCK", 70)
+    second = samples.kernels.draw_scores(problem, parts, 7)
+    np.testing.assert_allclose(whole, parts, rtol=1e-10, atol=1e-12)
+    assert first == pytest.approx(second, rel=1e-12)
 
 
 def test_unknown_backend_is_named():

@@ -70,7 +70,7 @@ def fit(
     given = Companions(read.annotations, None, read.symbols)
     companions = read_companions(wanted, read.sample_names, read.gene_names, given, run.quiet)
     if not run.ignore_memory:
-        check_memory(read.shape, model, sampling, run.jobs)
+        check_memory(read.shape, model, sampling, run.jobs, stored=_entries(read.X))
     source = describe_input(table, read)
     if not run.quiet:
         tell_progress(f"{source['n_genes']:,} genes × {source['n_samples']:,} samples, {_holes(source)}.")
@@ -104,7 +104,7 @@ def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | N
     settings: dict[str, Any] = {
         "chains": sampling.chains, "tune": sampling.tune, "draws": sampling.draws, "thin": sampling.thin,
         "preview": sampling.preview, "random_state": sampling.seed, "n_jobs": jobs, "noise": str(model.noise),
-        "prior": str(model.prior),
+        "prior": str(model.prior), "dtype": str(model.dtype),
         "scale": None if model.scale is ScaleName.none else str(model.scale),
     }  # fmt: skip
     if jobs == 0:
@@ -135,21 +135,37 @@ def _concentration(text: str) -> float | str:
 
 
 def check_memory(
-    shape: tuple[int, int], model: ModelOptions, sampling: SamplingOptions, jobs: int | None, fits: int | None = None
+    shape: tuple[int, int],
+    model: ModelOptions,
+    sampling: SamplingOptions,
+    jobs: int | None,
+    fits: int | None = None,
+    stored: int | None = None,
 ) -> None:
-    """Raise ValueError if the run will not fit into memory; or so many ``fits``, each of them on one core."""
+    """Raise ValueError if the run will not fit into memory; or so many ``fits``, each of them on one core.
+
+    ``stored`` counts the entries of a sparse table.
+    """
     from nsfa.counts import worker_count
     from nsfa.length import preview_draws
+    from nsfa.runner import TOO_LARGE_TO_COPY
 
-    workers = worker_count(jobs)
+    workers, single = worker_count(jobs), model.dtype == "float32"
+    if jobs is None and fits is None and memory.table_bytes(shape, single, stored) > TOO_LARGE_TO_COPY:
+        workers = 1
     processes, together = (min(workers, sampling.chains), 1) if fits is None else (1, min(workers, fits))
     draws = preview_draws(sampling.draws) if sampling.preview else sampling.draws
     memory.check(
         together * memory.estimate(
             shape, chains=sampling.chains, draws=draws, processes=processes, model=model.model,
-            n_components=model.n_components,
+            n_components=model.n_components, single=single, stored=stored,
         )
     )  # fmt: skip
+
+
+def _entries(X: Any) -> int | None:
+    """How many entries a sparse table has; None for a dense one."""
+    return int(X.nnz) if hasattr(X, "nnz") else None
 
 
 def describe_input(table: Path, read: Any) -> dict[str, Any]:

@@ -29,19 +29,40 @@ def guess_draw_bytes(n_features: int, n_factors: int, model: str = "nsfa", n_sam
     return n_features * n_factors / 8 + active * each + 8 * n_features + scores
 
 
+def table_bytes(shape: tuple[int, int], single: bool = False, stored: int | None = None) -> float:
+    """Bytes of a table in memory: in ``single`` precision or double, or sparse with so many ``stored`` entries."""
+    each = 4.0 if single else 8.0
+    return each * shape[0] * shape[1] if stored is None else (each + 4.0) * stored
+
+
 def estimate(
-    shape: tuple[int, int], *, chains: int, draws: int, processes: int, model: str, n_components: int | None
+    shape: tuple[int, int],
+    *,
+    chains: int,
+    draws: int,
+    processes: int,
+    model: str,
+    n_components: int | None,
+    single: bool = False,
+    stored: int | None = None,
 ) -> float:
-    """Bytes a run needs at its height, for a table of ``shape`` (samples, features)."""
+    """Bytes a run needs at its height, for a table of ``shape`` (samples, features).
+
+    ``single`` precision takes half of a table's room; a sparse one has ``stored`` entries, each with its place.
+    """
+    from nsfa.schedule import PARALLEL_FROM
+
     n_samples, n_features = shape
     n_factors = guess_factors(n_samples, n_features, n_components)
-    table = 8.0 * n_samples * n_features
-    # per chain at work: the scaled table, its residual and products; loadings in several forms
-    working = 3 * table + 8.0 * n_features * n_factors * 6
+    given, table = table_bytes(shape, stored=stored), table_bytes(shape, single, stored)
+    # per chain at work: the table, and where features are gone through one by one a copy and residuals in double
+    # precision; loadings and scores in several forms
+    by_row = stored is None and n_features < PARALLEL_FROM
+    working = table + 2 * given * by_row + 8.0 * n_factors * 6 * (n_features + n_samples)
     kept = chains * draws * guess_draw_bytes(n_features, n_factors, model, n_samples)
     # the summary walks over the draws with a handful of dense (D, K) tables and a sample of draws for intervals
     summary = 8.0 * n_features * n_factors * 10 + min(200e6, 8.0 * n_features * n_factors * chains * draws)
-    return _PROCESS * (processes + 1) + 2 * table + max(processes * working + kept, kept + summary)
+    return _PROCESS * (processes + 1) + given + table + max(processes * working + kept, kept + summary)
 
 
 def available() -> float | None:

@@ -30,6 +30,13 @@ else:
     )
 
 
+class DtypeName(StrEnum):
+    """The precision in which a table is kept."""
+
+    float64 = "float64"
+    float32 = "float32"
+
+
 class ScaleName(StrEnum):
     """What features are divided by."""
 
@@ -84,6 +91,9 @@ class ModelOptions:
         ScaleName.feature
     )
     prior: Annotated[PriorName, _option(MODEL, "The default priors, the paper's, or former ones.")] = "default"
+    dtype: Annotated[DtypeName, _option(MODEL, "Precision of the table in memory; float32 takes half the room.")] = (
+        DtypeName.float64
+    )
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,10 @@ from nsfa.kernels import (
     rotation_kernels,
     row_kernels,
     sample_kernels,
+    sparse_kernels,
 )
 from nsfa.kernels.compiled import fill_gammas, fill_normals
+from nsfa.kernels.complete_scores import moments_complete, scores_complete, shared_root
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats, Ints
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 _WORTH_A_THREAD = 20_000
 # Below N K² of this size, calling the libraries for the scores costs more than they save.
 _SMALL_SCORES = 50_000
+# From this many samples on, complete ones draw their scores block by block, with less room and on all threads.
+_SAMPLES_PER_BLOCK = 16_384
 
 
 class NumbaKernels:
@@ -82,10 +86,24 @@ class NumbaKernels:
         return self._each(lambda part: function(*part), pairwise(edges))
 
     def cross(self, data: Centred, scores: Floats, out: Floats) -> None:
-        products.cross(data, scores, out, self._each)
+        if data.offset is None:
+            products.cross(data, scores, out, self._each)
+            return
+        rest = *_stored(data), np.ascontiguousarray(scores), sparse_kernels.block_size(scores.shape[1]), out
+        self._over_rows(lambda lo, hi: sparse_kernels.cross_rows(lo, hi, *rest), len(out), _width(data, scores, out))
+        out -= data.offset[:, None] * scores.sum(axis=0)
 
     def project(self, data: Centred, loadings: Floats, noise_precision: Floats) -> tuple[Floats, Floats]:
-        return products.project(data, loadings, noise_precision, self._each)
+        if data.offset is None:
+            return products.project(data, loadings, noise_precision, self._each)
+        weighted = np.ascontiguousarray(noise_precision[:, None] * loadings)
+        out = np.empty((data.values.shape[1], weighted.shape[1]))
+        rest = *_stored(data), weighted, sparse_kernels.block_size(weighted.shape[1]), out
+        self._over_rows(
+            lambda lo, hi: sparse_kernels.project_rows(lo, hi, *rest), len(out), _width(data, weighted, out)
+        )
+        out -= data.offset @ weighted
+        return out, weighted.T @ loadings
 
     def residuals(self, loadings: Floats, active: Bools, rows: Rows, which: Ints, skip: Bools) -> Floats:
         out = np.empty(len(which))
@@ -187,6 +205,8 @@ class NumbaKernels:
         return residual
 
     def draw_scores(self, problem: Projection, scores: Floats, key: int, first: int = 0) -> float:
+        if len(scores) > _SAMPLES_PER_BLOCK and _complete(problem.holes):
+            return self._scores_in_blocks(problem, scores, key, first)
         normals = np.empty(scores.shape)
 
         def fill(lo: int, hi: int) -> None:
@@ -194,9 +214,21 @@ class NumbaKernels:
 
         self._over_rows(fill, *scores.shape)
         if _complete(problem.holes):
-            small = scores.size * scores.shape[1] < _SMALL_SCORES
-            return (sample_kernels.scores_small if small else scores_complete)(problem, scores, normals)
+            if scores.size * scores.shape[1] < _SMALL_SCORES:
+                return sample_kernels.scores_small(problem, scores, normals)  # type: ignore[no-any-return]
+            return scores_complete(problem.projection, shared_root(problem), scores, normals)
         return self._scores_with_holes(problem, scores, normals, key, first)
+
+    def _scores_in_blocks(self, problem: Projection, scores: Floats, key: int, first: int) -> float:
+        shared = shared_root(problem)
+
+        def one(lo: int) -> float:
+            rows = slice(lo, min(lo + _SAMPLES_PER_BLOCK, len(scores)))
+            normals = np.empty(scores[rows].shape)
+            fill_normals(np.uint64(key), first + lo, normals)
+            return scores_complete(problem.projection[rows], shared, scores[rows], normals)
+
+        return float(sum(self._each(one, range(0, len(scores), _SAMPLES_PER_BLOCK))))
 
     def _scores_with_holes(self, problem: Projection, scores: Floats, normals: Floats, key: int, before: int) -> float:
         order, first = _samples_of_patterns(problem)
@@ -254,32 +286,14 @@ class NumbaKernels:
         scores[:] = values[cluster]
 
 
-def shared_root(problem: Projection) -> tuple[Floats, Floats]:
-    """L and L⁻¹ of Λ = I + Gᵀ diag(τ) G = L Lᵀ, the precision of a sample's scores when nothing is missing."""
-    root = np.asarray(np.linalg.cholesky(problem.information + np.eye(len(problem.information))), dtype=np.float64)
-    return root, sample_kernels.inverse_root(root)
+def _stored(data: Centred) -> tuple[Any, Any, Any]:
+    """A sparse table's entries, their samples, and where each feature's begin."""
+    return data.values.data, data.values.indices, data.values.indptr
 
 
-def scores_complete(problem: Projection, scores: Floats, normals: Floats) -> float:
-    """Scores when nothing is missing: all samples share Λ = L Lᵀ, so X = (A L⁻ᵀ + ε) L⁻¹ by two products.
-
-    Returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|].
-    """
-    root, inverse = shared_root(problem)
-    half = problem.projection @ inverse.T
-    gain = 0.5 * float(np.vdot(half, half)) - len(half) * float(np.log(root.diagonal()).sum())
-    half += normals
-    scores[:] = half @ inverse
-    return gain
-
-
-def moments_complete(problem: Projection) -> tuple[Floats, Floats, Floats]:
-    """Means, variances and evidence of the scores when nothing is missing, by two products."""
-    root, inverse = shared_root(problem)
-    half = problem.projection @ inverse.T
-    evidence = 0.5 * np.einsum("nk,nk->n", half, half) - np.log(root.diagonal()).sum()
-    variance = np.einsum("ik,ik->k", inverse, inverse)
-    return half @ inverse, np.tile(variance, (len(half), 1)), evidence
+def _width(data: Centred, factors: Floats, rows: Floats) -> int:
+    """What one of the rows of a product costs, in multiplications."""
+    return int(data.values.nnz * factors.shape[1] // max(len(rows), 1)) + 1
 
 
 def _complete(holes: Holes) -> bool:

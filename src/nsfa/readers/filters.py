@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from nsfa.arrays import Bools, Floats, Ints
-from nsfa.data import sparse_variance
 from nsfa.readers.sheet import show, show_some
 
 _BLOCK = 1000
@@ -76,7 +75,7 @@ def variances(values: Any) -> Floats:
     with np.errstate(all="ignore"):
         if sp.issparse(values):
             table = sp.csc_array(values)
-            out: Floats = sparse_variance(table, np.asarray(table.mean(axis=0)).ravel())
+            out: Floats = _sparse_variance(table, np.asarray(table.mean(axis=0)).ravel())
         else:
             out = np.concatenate([np.nanvar(values[:, block], axis=0) for block in _blocks(values)])
     # an infinite value has no variance: left in, so that it is named later
@@ -98,3 +97,12 @@ def _first_negative(values: Any) -> tuple[int, int] | None:
         if len(found):
             return int(found[0, 0]), int(found[0, 1]) + block.start
     return None
+
+
+def _sparse_variance(table: Any, mean: Floats) -> Floats:
+    """Column variances about the mean: stored entries one by one, the zeros all alike."""
+    deviation = table.data - np.repeat(mean, np.diff(table.indptr))
+    stored = np.add.reduceat(np.append(deviation**2, 0.0), table.indptr[:-1])
+    n_stored = np.diff(table.indptr)
+    out: Floats = (np.where(n_stored > 0, stored, 0.0) + (table.shape[0] - n_stored) * mean**2) / table.shape[0]
+    return out

@@ -40,7 +40,8 @@ def nsfa(
     Parameters
     ----------
     adata
-        In memory. Sparse values stay sparse; NaN in dense ones is missing. A view becomes an object of its own.
+        Sparse values stay sparse; NaN in dense ones is missing. Of an object backed by a file the values are read, and
+        what is written stays in memory. A view becomes an object of its own.
     layer
         The layer to fit; None is ``adata.X``.
     use_highly_variable
@@ -70,6 +71,8 @@ def nsfa(
         diagnostics with the verdict on all.
     """
     _check(adata)
+    if copy and adata.isbacked:
+        raise ValueError("adata must be in memory to be copied. Got one backed by a file; use adata.to_memory().")
     estimator = _estimator(model, settings)
     table, used = _table(adata, layer), _genes(adata, use_highly_variable)
     names = tuple(adata.var_names.astype(str)[used])
@@ -151,8 +154,6 @@ def _check(adata: Any) -> None:
         raise ImportError("nsfa.tl needs anndata: pip install 'nsfa[anndata]'.") from None
     if not isinstance(adata, AnnData):
         raise TypeError(f"adata must be an AnnData object. Got {type(adata).__name__}; fit tables with nsfa.NSFA.")
-    if adata.isbacked:
-        raise ValueError("adata must be in memory. Got one backed by a file; use adata.to_memory().")
 
 
 def _estimator(model: str, settings: dict[str, Any]) -> Any:
@@ -177,7 +178,12 @@ def _table(adata: AnnData, layer: str | None) -> Any:
     table = adata.X if layer is None else adata.layers[layer]
     if table is None:
         raise ValueError("adata.X must hold the data. Got None; name a layer.")
-    return table if sp.issparse(table) else np.asarray(table)
+    return table if sp.issparse(table) else _read(table)
+
+
+def _read(table: Any) -> Any:
+    """A dense array as it is; of a table in a file its values, sparse ones as a sparse array."""
+    return table.to_memory() if hasattr(table, "to_memory") else np.asarray(table)
 
 
 def _genes(adata: AnnData, use_highly_variable: bool | None) -> Bools:
