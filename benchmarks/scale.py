@@ -130,6 +130,34 @@ def measure(case: dict[str, Any]) -> dict[str, float]:
     }  # fmt: skip
 
 
+def in_turns(case: dict[str, Any]) -> dict[str, float]:
+    """Sweeps of a sparse table and of the same one made dense in turns, so that both see the machine in one mood."""
+    from threadpoolctl import threadpool_limits
+
+    from nsfa.data import observe
+
+    n_features, n_samples, n_factors = case["shape"]
+    with threadpool_limits(1):
+        for dense in (False, True):
+            _warm(dense, "float64")
+        X = sparse_table(n_features, n_samples, case["density"])
+        tables = [observe(X), observe(X.toarray())]
+        chains = [_chain(data, n_factors, case["threads"], moves=case["moves"]) for data in tables]
+        times = np.empty((case["sweeps"], 2))
+        for row in times:
+            for i, chain in enumerate(chains):
+                started = time.perf_counter()
+                chain.sweep()
+                row[i] = time.perf_counter() - started
+    ordinary = times[np.arange(1, len(times) + 1) % 5 > 0]
+    ratio = ordinary[:, 0] / ordinary[:, 1]
+    return {
+        "all": float(np.divide(*times.mean(axis=0))), "ordinary": float(np.median(ratio)),
+        "least": float(ratio.min()), "most": float(ratio.max()),
+        "sparse": float(np.median(ordinary[:, 0])), "dense": float(np.median(ordinary[:, 1])),
+    }  # fmt: skip
+
+
 def _apart(**case: Any) -> dict[str, float]:
     """``measure`` in a process of its own."""
     done = subprocess.run(
@@ -142,7 +170,7 @@ def _apart(**case: Any) -> dict[str, float]:
 
 
 def _tell(name: str, found: dict[str, float]) -> None:
-    print(f"{name:<34}" + "".join(f"{key} {value:.4g}  " for key, value in found.items()), flush=True)
+    print(f"{name:<36}" + "".join(f"{key} {value:.4g}  " for key, value in found.items()), flush=True)
 
 
 def sparse_bar(threads: int, quick: bool) -> None:
@@ -156,13 +184,9 @@ def sparse_bar(threads: int, quick: bool) -> None:
         _tell(f"sparse float64, moves {moves}", sparse)
         dense = _apart(dense=True, dtype="float64", moves=moves, **case)
         _tell(f"dense float64, moves {moves}", dense)
-        ratio, matrix = sparse["sweep"] / dense["sweep"], sparse["values"]
-        print(
-            f"    time per sweep, sparse / dense: {ratio:.3f} (ordinary sweeps {sparse['plain'] / dense['plain']:.3f})"
-        )
-        print(
-            f"    peak with the caller's matrix: {(sparse['peak'] - sparse['scores']) / matrix:.2f} × matrix + scores"
-        )
+        height = (sparse["peak"] - sparse["scores"]) / sparse["values"]
+        print(f"    height with the caller's matrix: {height:.2f} × matrix + scores")
+        _tell("    time of a sweep, sparse / dense", _apart(turns=True, moves=moves, **case))
     _tell("sparse float32, moves all", _apart(dense=False, dtype="float32", moves="all", **case))
 
 
@@ -207,7 +231,8 @@ def main() -> None:
     parser.add_argument("--case")
     given = parser.parse_args()
     if given.case:
-        print(json.dumps(measure(json.loads(given.case))))
+        case = json.loads(given.case)
+        print(json.dumps((in_turns if case.pop("turns", False) else measure)(case)))
         return
     for what in given.what:
         {"sparse": sparse_bar, "dense": dense_bar, "slopes": slopes}[what](given.threads, given.quick)
