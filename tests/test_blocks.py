@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nsfa.chain import Chain, chain_generator
-from nsfa.data import _no_holes, observe
+from nsfa.data import no_holes, observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import Rows, get_kernels
 from nsfa.kernels.streams import normals
@@ -37,6 +37,13 @@ class Blocks:
     @property
     def scores(self):
         return np.vstack(self.scores_of)
+
+    @property
+    def score_power(self):
+        return (self.scores**2).sum()
+
+    def place(self, state):
+        return state
 
     def begin(self, state, rng, towards_data=False, clustered=False):
         start = rng.standard_normal((self.n_samples, state.n_factors))
@@ -71,7 +78,7 @@ class Blocks:
         return sum(x.sum(axis=0) for x in self.scores_of)[None, :]
 
     def rows(self, state):
-        nothing = np.zeros((0, state.n_factors)), _no_holes(self.n_features)
+        nothing = np.zeros((0, state.n_factors)), no_holes(self.n_features)
         slabs = state.noise_precision, state.precision_rows, state.relative, state.prior_offset
         return Rows(self.cross, self.gram, self.power, *nothing, *slabs)
 

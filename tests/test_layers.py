@@ -15,6 +15,7 @@ LAYERS = """
     columns
     data state
     samples
+    passing
     model
     moves metrics filling counts matching annotations
     schedule

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import geweke
-from nsfa.data import _no_holes
+from nsfa.data import no_holes
 from nsfa.kernels import sample_kernels
 from nsfa.kernels.numba_cpu import NumbaKernels
 from nsfa.kernels.streams import fresh_key
@@ -94,7 +94,7 @@ def missing_samples_counted_in_gram(patch):
     right = Samples.rows
 
     def wrong(self, state):
-        return right(self, state)._replace(holes=_no_holes(len(self.count)))
+        return right(self, state)._replace(holes=no_holes(len(self.count)))
 
     patch.setattr(Samples, "rows", wrong)
 
@@ -117,7 +117,7 @@ def missing_features_counted_in_scores(patch):
     right = Samples._projection
 
     def wrong(self, state):
-        return right(self, state)._replace(holes=_no_holes(1), pattern=np.zeros(self.data.shape[1], np.int64))
+        return right(self, state)._replace(holes=no_holes(1), pattern=np.zeros(self.data.shape[1], np.int64))
 
     patch.setattr(Samples, "_projection", wrong)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nsfa import schedule
-from nsfa.arrays import Floats
+from nsfa.arrays import Floats, beside
 from nsfa.draw import Draw, record
 from nsfa.kernels.streams import fresh_key
 from nsfa.length import Length
@@ -63,7 +63,7 @@ class Chain:
         self.number = 0
         self.seconds = 0.0
         self.reports = {move.name: [0, 0] for move in self.schedule.moves if move.reports}
-        self.state = initial_state((samples.n_features, samples.n_samples), spec, start)
+        self.state = samples.place(initial_state((samples.n_features, samples.n_samples), spec, start))
         if known is not None:
             self.state.know(known)
         samples.begin(self.state, rng, towards_data=start > 0, clustered=spec.scores == "dirichlet")
@@ -78,7 +78,7 @@ class Chain:
         # the scores are orthogonal: a regression on them is a product, and its errors are independent
         error = self.rng.standard_normal(state.loadings.shape) / np.sqrt(n_samples + 1.0)
         fit = self.samples.cross / (n_samples + 1.0)
-        state.loadings[:] = fit + error
+        state.loadings[:] = fit + beside(error, fit)
         if self.spec.moves == "all" and not self.schedule.collapses:
             state.loadings[:] = fit
             variance = np.maximum(self.samples.power / self.samples.count, 1.0 / LARGEST)
@@ -137,7 +137,7 @@ class Chain:
         }
         scalars.update({accepted_share(name): a / max(n, 1) for name, (a, n) in self.reports.items()})
         clustered = self.samples.cluster is not None
-        return record(self.state, scalars, self.samples.scores if clustered else None)
+        return record(self.state.on_host(), scalars, self.samples.scores if clustered else None)
 
     def snapshot(self) -> dict[str, Any]:
         """All that the next sweeps depend on, as plain values and arrays. Between sweeps only; nothing is copied."""
@@ -155,7 +155,7 @@ class Chain:
         for name in _CARRIED:
             setattr(self, name, snapshot[name])
         self.rng.bit_generator.state = snapshot["rng"]
-        self.state = State.from_snapshot(snapshot["state"])
+        self.state = self.samples.place(State.from_snapshot(snapshot["state"]))
         self.samples.restore(snapshot["samples"], self.state)
 
 

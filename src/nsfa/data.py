@@ -141,7 +141,7 @@ class Observed:
         n_samples = values.shape[1]
         count = np.full(len(self.kept), float(n_samples)) if missing is None else n_samples - missing.sum(axis=1)
         offset = (self.center / self.scale)[self.kept] if missing is None else None
-        holes, pattern, patterns = _no_holes(len(self.kept)), np.zeros(n_samples, dtype=np.int64), _no_holes(1)
+        holes, pattern, patterns = no_holes(len(self.kept)), np.zeros(n_samples, dtype=np.int64), no_holes(1)
         if missing is not None:
             distinct, pattern = _patterns(missing)
             holes, patterns = _holes(missing), _holes(distinct)
@@ -228,9 +228,9 @@ def _observe_dense(table: Any, scale: str | None, center: bool, names: tuple[str
         offset=None,
         power=_checked_power(values, None),
         count=columns.observed[kept],
-        feature_holes=_no_holes(len(kept)) if gone is None else _holes(gone),
+        feature_holes=no_holes(len(kept)) if gone is None else _holes(gone),
         pattern=pattern,
-        pattern_holes=_no_holes(1) if distinct is None else _holes(distinct),
+        pattern_holes=no_holes(1) if distinct is None else _holes(distinct),
         center=mean * columns.unit,
         scale=divisor,
         kept=kept,
@@ -256,9 +256,9 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
         offset=offset,
         power=_checked_power(values, offset),
         count=columns.observed[kept],
-        feature_holes=_no_holes(len(kept)),
+        feature_holes=no_holes(len(kept)),
         pattern=np.zeros(X.shape[0], dtype=np.int64),
-        pattern_holes=_no_holes(1),
+        pattern_holes=no_holes(1),
         center=mean * columns.unit,
         scale=divisor,
         kept=kept,
@@ -285,14 +285,15 @@ def _checked_power(values: Any, offset: Floats | None) -> Floats:
     return power
 
 
-def _no_holes(n_rows: int) -> Holes:
+def no_holes(n_rows: int) -> Holes:
+    """The holes of rows that have none."""
     return Holes(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(n_rows, np.bool_))
 
 
 def _holes(missing: Bools) -> Holes:
     """List each row's missing entries, or its observed ones where those are fewer."""
     if not missing.any():
-        return _no_holes(len(missing))
+        return no_holes(len(missing))
     rebuild = 2 * missing.sum(axis=1) > missing.shape[1]
     listed = missing ^ rebuild[:, None]
     pointer = np.concatenate([[0], np.cumsum(listed.sum(axis=1))]).astype(np.int64)

@@ -36,6 +36,7 @@ class Samples:
 
     def __init__(self, data: Observed, kernels: Kernels, first: int = 0) -> None:
         self.data, self.kernels, self.first = data, kernels, first
+        self.holes = data.feature_holes
         self.n_features, self.n_samples = data.shape
         self.count = data.count
         self.n_observed = float(data.count.sum())
@@ -56,8 +57,9 @@ class Samples:
         """What moves may ask for.
 
         "whole": all samples are at hand. "complete": ``complete_cross`` gives T with nothing missing. "dense": values
-        can be completed and gone through feature by feature. "latent": ``draw_latent`` draws the values themselves, at
-        the beginning of every sweep.
+        can be completed and gone through feature by feature. "at once": features are not gone
+        through one after another. "latent": ``draw_latent`` draws the values themselves, at the beginning of every
+        sweep.
         """
         return abilities(self.data)
 
@@ -81,11 +83,20 @@ class Samples:
         """Factor scores (N, K): the transpose of the paper's X. A view of the columns in use of a wider buffer."""
         return self._buffer[:, : self._n_factors]
 
+    @property
+    def score_power(self) -> float:
+        """Σ x² over all scores."""
+        return float(np.vdot(self.scores, self.scores))
+
     def set_scores(self, scores: Floats, width: int | None = None) -> None:
         """Take scores (N, K) as they are, in a buffer of ``width`` columns; ``refresh`` must follow."""
         self._n_factors = scores.shape[1]
         self._buffer = widened(scores, max(width or 0, self._n_factors))
         self.valid = False
+
+    def place(self, state: State) -> State:
+        """The state where these samples want it: as it is, or with its arrays per feature on a device."""
+        return state
 
     def begin(self, state: State, rng: Generator, towards_data: bool = False, clustered: bool = False) -> None:
         """Random scores for the state's factors; ``clustered`` ones begin with a cluster for each sample.
@@ -178,7 +189,7 @@ class Samples:
             self.gram,
             self.power,
             self.scores,
-            self.data.feature_holes,
+            self.holes,
             state.noise_precision,
             state.precision_rows,
             state.relative,

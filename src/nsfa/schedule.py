@@ -124,7 +124,7 @@ def build(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int = 0) 
         found.append(Move("latent", latent.update_latent, (SCORES,), (RESIDUAL,), (STATISTICS,)))
     found += _before(spec, n_features, can)
     collapses = any(isinstance(move, Move) and move.name == "marginal" for move in found)
-    found += _plain(spec, n_features, collapses)
+    found += _plain(spec, n_features, can, collapses)
     moves = tuple(move for move in found if isinstance(move, Move))
     schedule = Schedule(moves, tuple(move for move in found if isinstance(move, Unused)), tune, collapses)
     for number in (1, MARGINAL_PERIOD, 10**9 + 1):
@@ -210,7 +210,7 @@ def _by_row_refusal(n_features: int, can: frozenset[str]) -> str | None:
     return None
 
 
-def _plain(spec: ModelSpec, n_features: int, collapses: bool) -> Iterator[Move | Unused]:
+def _plain(spec: ModelSpec, n_features: int, can: frozenset[str], collapses: bool) -> Iterator[Move | Unused]:
     """The moves of every sweep."""
     everything = SCORES, STATISTICS, RESIDUAL
     if spec.moves == "all" and spec.scores == "gaussian":
@@ -228,7 +228,7 @@ def _plain(spec: ModelSpec, n_features: int, collapses: bool) -> Iterator[Move |
     if isinstance(spec.priors.loading_rate, Gamma):
         yield Move("slab rate", precisions.update_loading_rate)
     # noise next to the loadings: it needs their residuals, which the sweep over rows leaves behind
-    yield Move("loadings", _pattern_update(spec, n_features), (SCORES, STATISTICS), makes=(RESIDUAL,))
+    yield Move("loadings", _pattern_update(spec, n_features, can), (SCORES, STATISTICS), makes=(RESIDUAL,))
     isotropic = spec.noise == "isotropic"
     yield Move("noise", noise.update_noise_isotropic if isotropic else noise.update_noise_diagonal, (RESIDUAL,))
     if spec.noise == "shared":
@@ -293,8 +293,9 @@ def precision_cap(sweep: int, annealed: int) -> float:
     return float(LEAST_PRECISION * (MOST_PRECISION / LEAST_PRECISION) ** ((sweep - 1) / annealed))
 
 
-def _pattern_update(spec: ModelSpec, n_features: int) -> Update:
-    parallel = spec.sweep == "parallel" or (spec.sweep == "auto" and n_features >= PARALLEL_FROM)
+def _pattern_update(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Update:
+    long = n_features >= PARALLEL_FROM or "at once" in can
+    parallel = spec.sweep == "parallel" or (spec.sweep == "auto" and long)
     if spec.pattern == "dense":
         return dense.update_dense
     if spec.pattern == "two-level":

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.arrays import Bools, Floats, Ints
+from nsfa.arrays import Bools, Floats, Ints, beside
 
 _SPARE = 8
 # Log odds beyond this say no more, and their exponentials overflow.
@@ -103,8 +103,32 @@ class State:
     @property
     def slab_rows(self) -> Floats:
         """Precisions of the loadings themselves, (1, K) or (D, K): relative ones times the noise precisions."""
-        rows = self.precision_rows
+        rows: Floats = beside(self.precision_rows, self.noise_precision)
         return rows * self.noise_precision[:, None] if self.relative else rows
+
+    @property
+    def loading_squares(self) -> Floats:
+        """Σ_d g_dk² of every factor (K,), in units of the features' noise where slabs are relative."""
+        unit = self.noise_precision if self.relative else np.ones(len(self.loadings))
+        out: Floats = np.einsum("dk,dk,d->k", self.loadings, self.loadings, unit, optimize=True)
+        return out
+
+    @property
+    def weighted_squares(self) -> Floats:
+        """Σ_d g_dk² times the precisions of the loadings' slabs (K,)."""
+        out: Floats = (self.loadings**2 * self.slab_rows).sum(axis=0)
+        return out
+
+    def uses(self, features: Ints) -> Bools:
+        """Whether feature ``features[k]`` uses factor k (K,)."""
+        out: Bools = self.active[features, np.arange(self.n_factors)]
+        return out
+
+    def nth_users(self, factors: Ints, ranks: Ints) -> Ints:
+        """Of the features that use each of the ``factors``, number ``ranks`` (from 0)."""
+        usage = self.usage[factors]
+        found: Ints = np.nonzero(self.active[:, factors].T)[1][np.cumsum(usage) - usage + ranks]
+        return found
 
     @property
     def slab_weight(self) -> tuple[Ints, Floats]:
@@ -150,7 +174,7 @@ class State:
         if extra:
             self._append(extra)
         if len(rows):
-            self.loadings[rows, columns] = values
+            self.loadings[rows, columns] = beside(values, self.loadings)
             self.active[rows, columns] = True
             self.usage[columns] = 1
             if precisions is not None:
@@ -163,7 +187,7 @@ class State:
         first = self.n_factors
         self._append(len(feature))
         columns = np.arange(first, self.n_factors)
-        self.loadings[feature, columns[:, None]] = values
+        self.loadings[feature, columns[:, None]] = beside(values, self.loadings)
         self.active[feature, columns[:, None]] = True
         self.usage[first:] = feature.shape[1]
         if precisions is not None:
@@ -181,6 +205,10 @@ class State:
             room = np.ones((*self.loading_precision.shape[:-1], extra))
             self.loading_precision = np.concatenate([self.loading_precision, room], axis=-1)
         self.n_factors = total
+
+    def on_host(self) -> State:
+        """The same with every array in this process's memory: itself."""
+        return self
 
     def snapshot(self) -> dict[str, Any]:
         """Every field as it is; of the buffers the columns in use, and their widths."""
@@ -220,6 +248,6 @@ def without(n_factors: int, factors: Ints) -> Ints:
 
 def widened(array: Any, width: int) -> Any:
     """A copy of (n, K) as the first columns of a wider array of zeros."""
-    out = np.zeros((array.shape[0], width), dtype=array.dtype)
+    out = np.zeros_like(array, shape=(array.shape[0], width))
     out[:, : array.shape[1]] = array
     return out

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import betaln
 
-from nsfa.arrays import Floats, Ints
+from nsfa.arrays import Floats, Ints, beside
 from nsfa.model import priors
 from nsfa.model.priors import gamma_log_density, normal_log_density
 from nsfa.model.spec import Gamma, ModelSpec
@@ -23,6 +23,12 @@ def log_likelihood(noise_precision: Floats, count: Floats, residuals: Floats) ->
 
 class Scored(Protocol):
     """Whatever has scores (N, K) and, where they are clustered, the samples' clusters (N,)."""
+
+    n_samples: int
+
+    @property
+    def score_power(self) -> float:
+        """Σ x² over all scores."""
 
     @property
     def scores(self) -> Floats:
@@ -61,9 +67,9 @@ def log_joint(state: State, samples: Samples, spec: ModelSpec) -> dict[str, floa
 
 
 def _scores(state: State, samples: Scored) -> float:
-    scores = samples.scores
     if samples.cluster is None:
-        return float(-0.5 * (np.vdot(scores, scores) + scores.size * priors.LOG_2PI))
+        return -0.5 * (samples.score_power + float(samples.n_samples) * state.n_factors * priors.LOG_2PI)
+    scores = samples.scores
     _, first, sizes = np.unique(samples.cluster, return_index=True, return_counts=True)
     partition = priors.urn_log_probability(sizes, state.urn_concentration)
     return float(normal_log_density(scores[first], 1.0).sum()) + partition
@@ -73,7 +79,7 @@ def _loadings(state: State) -> float:
     """Σ log N(g; 0, 1/λ), or N(g; 0, 1/(λτ)), over the active loadings."""
     precision, g2 = state.slab_rows, state.loadings**2
     if len(precision) == 1:
-        total = state.usage * (np.log(precision[0]) - priors.LOG_2PI) - precision[0] * g2.sum(axis=0)
+        total = beside(state.usage, g2) * (np.log(precision[0]) - priors.LOG_2PI) - precision[0] * g2.sum(axis=0)
         return 0.5 * float(total.sum())
     return float(np.where(state.active, normal_log_density(state.loadings, precision), 0.0).sum())
 
@@ -81,7 +87,7 @@ def _loadings(state: State) -> float:
 def _pattern(state: State, spec: ModelSpec) -> float:
     n_features, usage = len(state.noise_precision), state.usage
     known, buffet = state.prior_offset, (state.concentration, state.stickiness)
-    offset = float(known[state.active[:, : known.shape[1]]].sum())
+    offset = 0.0 if state.known is None else float(known[state.active[:, : known.shape[1]]].sum())
     if spec.pattern == "ibp":
         return offset + priors.buffet_log_probability(usage, n_features, *buffet, n_known=known.shape[1])
     if spec.pattern == "finite":

@@ -22,6 +22,16 @@ class Simulated(NamedTuple):
     scores: Floats
     cluster: Ints | None
 
+    @property
+    def n_samples(self) -> int:
+        """The number of samples."""
+        return len(self.scores)
+
+    @property
+    def score_power(self) -> float:
+        """Σ x² over all scores."""
+        return float(np.vdot(self.scores, self.scores))
+
 
 def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Generator) -> Simulated:
     """A state and scores from the model's prior; intercepts, whose prior is flat, are zero."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from nsfa.arrays import Floats, Ints
+from nsfa.arrays import Floats, Ints, to_host
 from nsfa.kernels import Births
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
@@ -43,7 +43,7 @@ def update_births(state: State, samples: Samples, spec: ModelSpec, rng: Generato
     # τ enters with g² and r alone: where slabs are relative, all is in units of the feature's noise
     problem = Births(
         residual=state.noise_units(own.residual, 2),
-        noise_precision=np.ones(n_features) if state.relative else state.noise_precision,
+        noise_precision=np.ones_like(state.noise_precision) if state.relative else state.noise_precision,
         n_observed=samples.count,
         own_count=own.number,
         own_square=state.noise_units(own.square, 2),
@@ -58,7 +58,7 @@ def update_births(state: State, samples: Samples, spec: ModelSpec, rng: Generato
         precisions = None if shared else born.precision
         if state.loading_precision.ndim == 2:
             precisions = with_others(state, spec, born.row, born.precision, rng)
-        loading = born.loading / np.sqrt(state.noise_precision[born.row]) if state.relative else born.loading
+        loading = born.loading / np.sqrt(to_host(state.noise_precision[born.row])) if state.relative else born.loading
         state.replace_singletons((own.owner[gone], own.factor[gone]), born.row, loading, precisions)
     return Info(int(np.count_nonzero(born.accepted)), n_features)
 

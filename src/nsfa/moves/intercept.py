@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.arrays import Floats
+from nsfa.arrays import Floats, beside
 from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples
 from nsfa.state import State
@@ -22,15 +22,16 @@ def update_mean_scores(state: State, samples: Samples, spec: ModelSpec, rng: Gen
         return
     shift = rng.standard_normal(state.n_factors) / np.sqrt(samples.n_samples) - samples.mean_scores()
     samples.shift(shift)
-    state.intercept -= state.loadings @ shift
+    state.intercept -= state.loadings @ beside(shift, state.loadings)
 
 
 def update_intercept(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """μ_d ~ N(mean of y_dn − g_d·x_n over observed entries, ψ_d/N_d). Changes ``intercept`` (D,). Cost O(D K)."""
     if state.intercept is None:
         return
-    fitted = np.einsum("dk,dk->d", state.loadings, np.broadcast_to(samples.score_sums(), state.loadings.shape))
-    error = rng.standard_normal(len(fitted)) * spread(state, samples)
+    sums = samples.score_sums()
+    fitted = state.loadings @ sums[0] if len(sums) == 1 else np.einsum("dk,dk->d", state.loadings, sums)
+    error = beside(rng.standard_normal(len(fitted)), fitted) * spread(state, samples)
     state.intercept = (samples.total - fitted) / samples.count + error
     samples.valid = False
 

@@ -91,15 +91,13 @@ def without_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
 
 def _any_users(state: State, rng: Generator) -> Ints:
     """For each factor (K,) one of the features that use it, each with the same probability."""
-    usage, active = state.usage, state.active
-    if active.size < _LIST_ALL:
-        some: Ints = np.nonzero(active.T)[1][np.cumsum(usage) - usage + rng.integers(0, usage)]
-        return some
+    n_features, usage = len(state.noise_precision), state.usage
+    if n_features * state.n_factors < _LIST_ALL:
+        return state.nth_users(np.arange(state.n_factors), rng.integers(0, usage))
     # a uniform feature that uses k will do; only where it does not are the users listed
-    user = rng.integers(0, len(active), state.n_factors)
-    missed = np.flatnonzero(~active[user, np.arange(state.n_factors)])
-    for k, rank in zip(missed, rng.integers(0, usage[missed]), strict=True):
-        user[k] = np.flatnonzero(active[:, k])[rank]
+    user = rng.integers(0, n_features, state.n_factors)
+    missed = np.flatnonzero(~state.uses(user))
+    user[missed] = state.nth_users(missed, rng.integers(0, usage[missed]))
     return user
 
 

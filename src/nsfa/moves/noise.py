@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nsfa.arrays import Floats
@@ -30,8 +32,8 @@ def update_noise_diagonal(state: State, samples: Samples, spec: ModelSpec, rng: 
 def update_noise_isotropic(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """τ ~ Gamma(a + ΣN_d/2, b + ½ Σr_d), one for all features, slabs as above. Changes ``noise_precision`` (D,)."""
     count, residual = evidence(state, samples)
-    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, count.sum(), residual.sum())
-    state.noise_precision = np.full(len(samples.count), min(draw_gamma(rng, shape, rate), LARGEST))
+    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, float(count.sum()), float(residual.sum()))
+    state.noise_precision = np.full_like(state.noise_precision, min(draw_gamma(rng, shape, rate), LARGEST))
 
 
 def evidence(state: State, samples: Samples) -> tuple[Floats, Floats]:
@@ -42,9 +44,7 @@ def evidence(state: State, samples: Samples) -> tuple[Floats, Floats]:
     return samples.count + number, samples.residual + square
 
 
-def noise_posterior(
-    shape: float, rate: float, count: np.ndarray, residual: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def noise_posterior(shape: float, rate: float, count: Any, residual: Any) -> tuple[Any, Any]:
     """Shape and rate of a noise precision given ``count`` residuals with sum of squares ``residual``."""
     return shape + 0.5 * count, rate + 0.5 * residual
 

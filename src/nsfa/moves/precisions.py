@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.arrays import Floats
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import Gamma, ModelSpec
@@ -18,14 +17,14 @@ Generator = np.random.Generator
 
 def update_precision_shared(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """λ ~ Gamma(c + Σm/2, rate + ½ ΣΣ g²). Changes ``loading_precision`` (0-d). Cost O(D K)."""
-    total = loading_squares(state).sum()
+    total = state.loading_squares.sum()
     shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, state.usage.sum(), total)
     state.loading_precision = np.asarray(draw_gamma(rng, shape, rate))
 
 
 def update_precision_factor(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """λ_k ~ Gamma(c + m_k/2, rate + ½ Σ_d g_dk²). Changes ``loading_precision`` (K,). Cost O(D K)."""
-    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, state.usage, loading_squares(state))
+    shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, state.usage, state.loading_squares)
     state.loading_precision = samples.kernels.draw_gammas(shape, rate, fresh_key(rng))
 
 
@@ -34,13 +33,6 @@ def update_precision_element(state: State, samples: Samples, spec: ModelSpec, rn
     active, square = state.active.ravel(), state.noise_units(np.square(state.loadings), 2).ravel()
     shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, active, square)
     state.loading_precision = samples.kernels.draw_gammas(shape, rate, fresh_key(rng)).reshape(state.loadings.shape)
-
-
-def loading_squares(state: State) -> Floats:
-    """Σ_d g_dk² of every factor (K,), in units of the features' noise where slabs are relative."""
-    unit = state.noise_precision if state.relative else np.ones(len(state.loadings))
-    out: Floats = np.einsum("dk,dk,d->k", state.loadings, state.loadings, unit, optimize=True)
-    return out
 
 
 def slab_posterior(shape: float, rate: float, count: Any, square: Any) -> tuple[Any, Any]:

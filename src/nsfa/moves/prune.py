@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import gamma
 
-from nsfa.arrays import Floats
+from nsfa.arrays import Floats, beside, to_host
 from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples
 from nsfa.state import State
@@ -45,12 +45,13 @@ def log_worth(state: State, samples: Samples, spec: ModelSpec) -> Floats:
     mean = tau * (samples.cross - fitted + state.loadings * power) / precision
     log_bayes = 0.5 * (np.log(slab / precision) + precision * mean**2)
     edge = 1.0 / n_features
-    share = np.clip(state.usage / n_features, edge, 1 - edge)
+    share = np.clip(beside(state.usage / n_features, tau), edge, 1 - edge)
     for _ in range(_ROUNDS):
         odds = np.exp(np.minimum(log_bayes, 500.0)) * (share / (1 - share))
         share = np.clip((odds / (1 + odds)).mean(axis=0), edge, 1 - edge)
-    gain = np.logaddexp(np.log1p(-share), np.log(share) + log_bayes).sum(axis=0)
-    volume = 0.5 * (n_samples - samples.gram.diagonal() - samples.log_volume(tau * state.loadings**2))
+    gain = to_host(np.logaddexp(np.log1p(-share), np.log(share) + log_bayes).sum(axis=0))
+    volume = to_host(samples.log_volume(tau * state.loadings**2))
+    volume = 0.5 * (n_samples - samples.gram.diagonal() - volume)
     prior = np.log(state.concentration)
     if state.loading_precision.ndim == 1:
         prior = prior + gamma.logpdf(state.loading_precision, spec.priors.loading_shape, scale=1 / state.loading_rate)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsfa.arrays import beside
 from nsfa.kernels import Scales
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
-from nsfa.moves.precisions import loading_squares
 from nsfa.samples import Samples
 from nsfa.state import State
 
@@ -23,7 +23,9 @@ def update_scale(state: State, samples: Samples, spec: ModelSpec, rng: np.random
     if state.n_factors == 0:
         return
     integrated = state.loading_precision.ndim == 1
-    square = loading_squares(state) if integrated else (state.loadings**2 * state.slab_rows).sum(axis=0)
+    square = state.weighted_squares if state.loading_precision.ndim == 2 else state.loading_squares
+    if state.loading_precision.ndim == 0:
+        square = square * float(state.loading_precision)
     problem = Scales(
         power=samples.gram.diagonal(),
         usage=state.usage,
@@ -33,5 +35,5 @@ def update_scale(state: State, samples: Samples, spec: ModelSpec, rng: np.random
         rate=state.loading_rate if integrated else 1.0,
     )
     up, down = samples.kernels.rescale(problem, fresh_key(rng))
-    state.loadings[:] *= down
+    state.loadings[:] *= beside(down, state.loadings)
     samples.turn(up)

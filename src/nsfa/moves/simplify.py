@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.arrays import Floats, Ints
+from nsfa.arrays import Floats, Ints, beside, to_host
 from nsfa.model.rotate import varimax
 from nsfa.model.spec import ModelSpec
 from nsfa.moves.prune import prune
@@ -36,12 +36,12 @@ def simplify(state: State, samples: Samples, spec: ModelSpec) -> None:
     if len(broad) == 0:
         return
     loadings = state.noise_precision[:, None] ** 0.5 * state.loadings[:, broad]
-    _turn(state, samples, broad, np.linalg.eigh(loadings.T @ loadings)[1])
+    _turn(state, samples, broad, np.linalg.eigh(to_host(loadings.T @ loadings))[1])
     if spec.n_components is None:
         prune(state, samples, spec)
         broad = _broad(state)
     some = slice(None, None, -(-len(state.loadings) // ROTATED_ON))
-    simple = varimax(state.noise_precision[some, None] ** 0.5 * state.loadings[some, broad])
+    simple = varimax(to_host(state.noise_precision[some, None] ** 0.5 * state.loadings[some, broad]))
     _turn(state, samples, broad, simple, KEPT_FROM)
 
 
@@ -68,7 +68,12 @@ def _broad(state: State) -> Ints:
 def _turn(state: State, samples: Samples, which: Ints, rotation: Floats, kept_from: float = 0.0) -> None:
     """Rotate some factors; of their loadings only the clear ones stay."""
     samples.turn(rotation, which)
-    _keep_clear(state, which, state.loadings[:, which] @ rotation, kept_from / np.sqrt(samples.n_samples))
+    _keep_clear(
+        state,
+        which,
+        state.loadings[:, which] @ beside(rotation, state.loadings),
+        kept_from / np.sqrt(samples.n_samples),
+    )
 
 
 def _keep_clear(state: State, which: Ints, loadings: Floats, least: float) -> None:
@@ -76,10 +81,10 @@ def _keep_clear(state: State, which: Ints, loadings: Floats, least: float) -> No
     square = loadings**2 * state.noise_precision[:, None]
     kept = square >= least**2
     # no factor may be empty
-    kept[square.argmax(axis=0), np.arange(len(which))] = True
+    kept[square.argmax(axis=0), beside(np.arange(len(which)), kept)] = True
     state.loadings[:, which] = np.where(kept, loadings, 0.0)
     state.active[:, which] = kept
-    state.usage[which] = kept.sum(axis=0)
+    state.usage[which] = to_host(kept.sum(axis=0))
     if state.loading_precision.ndim == 1:
-        size = np.where(kept, square if state.relative else loadings**2, 0.0).sum(axis=0)
+        size = to_host(np.where(kept, square if state.relative else loadings**2, 0.0).sum(axis=0))
         state.loading_precision[which] = state.usage[which] / np.maximum(size, np.finfo(float).tiny)

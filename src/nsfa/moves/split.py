@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.arrays import Floats, Ints
+from nsfa.arrays import Floats, Ints, to_host
 from nsfa.kernels import Splits
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
@@ -36,7 +36,7 @@ def update_split(state: State, samples: Samples, spec: ModelSpec, rng: Generator
     problem = Splits(
         # the whole buffers: always in C order, also without factors
         loadings=state.buffers["loadings"],
-        active=state.buffers["active"],
+        active=state.buffers.get("active"),
         usage=state.free_usage,
         noise_precision=state.noise_precision,
         noise_prior=(spec.priors.noise.shape, state.noise_rate),
@@ -44,7 +44,7 @@ def update_split(state: State, samples: Samples, spec: ModelSpec, rng: Generator
         rate=birth_rate(state, len(state.noise_precision)),
         largest=LARGEST,
         relative=state.relative,
-        weight=np.array(state.slab_weight if state.relative else np.zeros((2, len(state.noise_precision)))),
+        weight=np.stack(state.slab_weight if state.relative else [np.zeros_like(state.noise_precision)] * 2),
         loading_precision=state.precision_rows,
     )
     split = samples.kernels.draw_splits(problem, fresh_key(rng))
@@ -59,7 +59,7 @@ def slab_of_new(state: State, spec: ModelSpec, rows: Ints, g: Floats, rng: Gener
     """Slab precisions of new factors given their loadings; per element, features without them draw from the prior."""
     if state.loading_precision.ndim == 0:
         return None
-    square = g**2 * state.noise_precision[rows] if state.relative else g**2
+    square = g**2 * to_host(state.noise_precision[rows]) if state.relative else g**2
     shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, 1, square)
     own: Floats = draw_gamma(rng, shape, rate, len(rows))
     return own if state.loading_precision.ndim == 1 else with_others(state, spec, rows, own, rng)

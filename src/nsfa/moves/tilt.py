@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import expit
 
-from nsfa.arrays import Floats, Ints
+from nsfa.arrays import Floats, Ints, beside
 from nsfa.kernels import Pairs
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
@@ -63,7 +63,7 @@ def change_pairs(
     problem = Pairs(
         turn=np.eye(state.n_factors),
         gram=gram,
-        excess=cross - loadings @ gram,
+        excess=cross - loadings @ beside(gram, loadings),
         loadings=loadings,
         active=np.ascontiguousarray(state.active),
         usage=state.usage,
