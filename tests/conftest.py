@@ -47,3 +47,22 @@ def data_dir() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("NSFA_DATA_DIR is not set")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def compiled_kernels(tmp_path_factory) -> Path:
+    """Where the CUDA kernels' libraries for the host are, one folder for all processes of a test run."""
+    from cuda_host import compiler
+
+    if compiler() is None:
+        pytest.skip("CUDA kernels run on the host under Linux with a C++ compiler (g++, clang++ or $CXX)")
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if os.environ.get("PYTEST_XDIST_WORKER") else folder
+
+
+@pytest.fixture
+def host_device(compiled_kernels):
+    """A device made of NumPy and a C++ compiler in place of a GPU."""
+    from cuda_host import HostDevice
+
+    return HostDevice(compiled_kernels)

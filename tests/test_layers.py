@@ -16,6 +16,7 @@ LAYERS = """
     data state
     samples
     passing
+    gpu_samples
     model
     moves metrics filling counts matching annotations
     schedule

@@ -189,7 +189,7 @@ def relative_loadings_forgotten_in_noise(patch):
 
 
 def means_without_their_spread(patch):
-    patch.setattr(intercept, "spread", lambda state, samples: 0.0)
+    patch.setattr(Samples, "intercept_spread", lambda samples, state: 0.0)
 
 
 def scores_with_a_mean_of_zero(patch):

@@ -27,3 +27,10 @@ def beside(array: Any, other: Any) -> Any:
     out = np.empty_like(other, dtype=array.dtype, shape=array.shape)
     out.set(np.ascontiguousarray(array))
     return out
+
+
+def contiguous(array: Any) -> Any:
+    """An array in C order where it lies; one that is in it stays as it is."""
+    if not hasattr(array, "get"):
+        return np.ascontiguousarray(array)
+    return array if array.flags.c_contiguous else array.copy(order="C")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from nsfa.arrays import Floats, Ints, beside, to_host
+from nsfa.arrays import Floats, Ints, beside, contiguous, to_host
 from nsfa.data import Observed, no_holes
 from nsfa.kernels import Kernels
 from nsfa.kernels.streams import fresh_key
@@ -164,7 +164,7 @@ class PassingSamples(Samples):
 
     def keep(self, order: Ints) -> None:
         """Keep the factors ``order`` and put them in this order."""
-        self.cross = np.ascontiguousarray(self.cross[:, beside(order, self.cross)])
+        self.cross = contiguous(self.cross[:, beside(order, self.cross)])
         self.gram, self.sums = np.ascontiguousarray(self.gram[np.ix_(order, order)]), self.sums[order]
 
     def mean_scores(self) -> Floats:
@@ -173,9 +173,12 @@ class PassingSamples(Samples):
 
     def shift(self, by: Floats) -> None:
         """Add ``by`` (K,) to the scores of every sample; ``refresh`` must follow."""
-        both = np.outer(self.sums, by)
         total = self.total if self._reduced_by is None else self.total - self.count * self._reduced_by
-        self.cross += total[:, None] * beside(by, self.cross)
+        self.cross += total[:, None] * by
+        self._shift_sums(by)
+
+    def _shift_sums(self, by: Floats) -> None:
+        both = np.outer(self.sums, by)
         self.gram = self.gram + both + both.T + self.n_samples * np.outer(by, by)
         self.sums = self.sums + self.n_samples * by
         self.valid = False

@@ -175,6 +175,18 @@ class Samples:
         self.scores[:] += by
         self.valid = False
 
+    def draw_intercept(self, state: State, rng: Generator) -> Floats:
+        """Features' means (D,) from N(mean of y_dn − g_d·x_n over observed entries, ψ_d/N_d). Cost O(D K)."""
+        sums = self.score_sums()
+        fitted = state.loadings @ sums[0] if len(sums) == 1 else np.einsum("dk,dk->d", state.loadings, sums)
+        error = rng.standard_normal(self.n_features) * self.intercept_spread(state)
+        out: Floats = (self.total - fitted) / self.count + error
+        return out
+
+    def intercept_spread(self, state: State) -> Floats:
+        """Standard deviation of each feature's mean given all else (D,): √(ψ_d/N_d)."""
+        return 1.0 / np.sqrt(state.noise_precision * self.count)
+
     def score_sums(self) -> Floats:
         """Σ_n x_n over the samples observed for each feature: (1, K) where nothing is missing, else (D, K)."""
         total: Floats = self.scores.sum(axis=0)[None, :]
@@ -212,6 +224,11 @@ class Samples:
         if not state.n_factors:
             return 0.0
         return self.kernels.draw_scores(self._projection(state), self.scores, key, self.first)
+
+    def note_evidence(self, noise_precision: Floats, gain: float) -> None:
+        """Keep log p(Y | G, τ, μ), the scores integrated out: ``gain`` is what they add to that of noise alone."""
+        base = float(self.count.dot(np.log(noise_precision)) - noise_precision.dot(self.power))
+        self.log_evidence = 0.5 * (base - self.n_observed * math.log(2 * math.pi)) + gain
 
     def draw_clusters(self, state: State, key: int) -> None:
         """Draw the samples' clusters and these clusters' scores (Dirichlet-process scores). ``refresh`` must follow."""

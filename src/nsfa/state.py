@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class State:
     intercept: Floats | None = None
     known: Floats | None = None
     buffers: dict[str, Any] = field(default_factory=dict, repr=False)
+    # whether listing the users of every factor costs next to nothing
+    lists_users: ClassVar[bool] = False
 
     @classmethod
     def from_arrays(cls, loadings: Floats, active: Bools, **values: Any) -> State:
@@ -131,10 +133,23 @@ class State:
         return found
 
     @property
-    def slab_weight(self) -> tuple[Ints, Floats]:
-        """What relative slabs say of each feature's noise: its active loadings m_d (D,), and Σ_k λ_k g_dk² (D,)."""
+    def slab_weight(self) -> Floats:
+        """What relative slabs say of each feature's noise (2, D): its active loadings m_d, and Σ_k λ_k g_dk²."""
         rows, square = self.precision_rows, self.loadings**2
-        return self.active.sum(axis=1), square @ rows[0] if len(rows) == 1 else (square * rows).sum(axis=1)
+        return np.stack([self.active.sum(axis=1), square @ rows[0] if len(rows) == 1 else (square * rows).sum(axis=1)])
+
+    @property
+    def products(self) -> tuple[Floats, Any]:
+        """Of every two factors (K, K): Σ_d g_dj g_dk, weighted as ``loading_squares``; how many features use both."""
+        g, active = np.ascontiguousarray(self.loadings), self.active.astype(np.float32)
+        return g.T @ self.noise_units(g, 2), active.T @ active
+
+    def turn_loadings(self, by: Floats) -> None:
+        """Loadings → loadings · ``by``, (K, K) or (K,) for a diagonal one; zeros must stay zeros."""
+        if by.ndim == 1:
+            self.loadings[:] *= by
+        else:
+            self.loadings[:] = np.ascontiguousarray(self.loadings) @ by
 
     def noise_units(self, values: Floats, power: int = 1) -> Floats:
         """Values (D, ...) in units of the features' noise, to the ``power``; as they are if slabs are not relative."""
@@ -148,8 +163,7 @@ class State:
         """Remove factors, each hole filled by the last factor. Returns which of the former ones the others were."""
         order = without(self.n_factors, factors)
         moved = np.flatnonzero(order != np.arange(len(order)))
-        for name in self.buffers:
-            self.buffers[name][:, moved] = self.buffers[name][:, order[moved]]
+        self._move(moved, order[moved])
         self.usage = self.usage[order]
         if self.loading_precision.ndim:
             self.loading_precision = np.ascontiguousarray(self.loading_precision[..., order])
@@ -165,8 +179,7 @@ class State:
         where there is a new one for it: it holds a single loading, so nothing of size D is touched. The new factors'
         scores are not set.
         """
-        self.loadings[dead] = 0.0
-        self.active[dead] = False
+        self._write(*dead, np.zeros(len(dead[0])))
         factors = dead[1]
         reused = min(len(factors), len(rows))
         extra = len(rows) - reused
@@ -174,8 +187,7 @@ class State:
         if extra:
             self._append(extra)
         if len(rows):
-            self.loadings[rows, columns] = beside(values, self.loadings)
-            self.active[rows, columns] = True
+            self._write(rows, columns, values)
             self.usage[columns] = 1
             if precisions is not None:
                 self.loading_precision[..., columns] = precisions
@@ -187,11 +199,20 @@ class State:
         first = self.n_factors
         self._append(len(feature))
         columns = np.arange(first, self.n_factors)
-        self.loadings[feature, columns[:, None]] = beside(values, self.loadings)
-        self.active[feature, columns[:, None]] = True
+        self._write(feature, columns[:, None], values)
         self.usage[first:] = feature.shape[1]
         if precisions is not None:
             self.loading_precision[..., first:] = precisions
+
+    def _write(self, features: Ints, factors: Ints, values: Floats) -> None:
+        """Set single loadings, those that are zero out of use."""
+        self.loadings[features, factors] = values
+        self.active[features, factors] = values != 0
+
+    def _move(self, to: Ints, source: Ints) -> None:
+        """Columns ``source`` of the buffers take the places ``to``, which none of them has."""
+        for buffer in self.buffers.values():
+            buffer[:, to] = buffer[:, source]
 
     def _append(self, extra: int) -> None:
         """Make room for ``extra`` factors with zero loadings; their precisions are the caller's to set."""

@@ -185,7 +185,8 @@ class Born(NamedTuple):
 class Splits(NamedTuple):
     """What splitting features' noise into factors of their own needs; nothing of it is changed.
 
-    loadings and active (D, K or more; None on a device), usage (K,), noise_precision (D,); noise_prior (a, b) of the noise precisions;
+    loadings and active (D, K or more; None on a device), usage (K,), noise_precision (D,); noise_prior (a, b) of the
+    noise precisions;
     slab (c, d) of the new factors' precisions, c = 0 has them all d; rate is the prior mean of a feature's own factors,
     and noise precisions stay below largest. Where slabs are relative, weight (2, D) is each feature's number of
     loadings and their Σ λ g², and loading_precision (1, K) or (D, K) the λ.

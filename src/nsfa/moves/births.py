@@ -36,7 +36,7 @@ def update_births(state: State, samples: Samples, spec: ModelSpec, rng: Generato
         state.loadings, state.active, samples.rows(state), state.free_usage, samples.residual
     )
     cumulative, weight = proposal_tables(
-        birth_rate(state, n_features), spec.birth_scale, spec.spike, int(own.number.max())
+        birth_rate(state, n_features), spec.birth_scale, spec.spike, int(np.bincount(own.owner).max(initial=0))
     )
     # a shared slab precision is the state's; others are drawn with the new factors
     shared = state.loading_precision.ndim == 0

@@ -61,7 +61,7 @@ def noise_prior(state: State, spec: ModelSpec) -> Floats:
     """Shape and rate (2, D) of the Gamma that each feature's noise precision has given its loadings, but no data."""
     prior = np.tile([[float(spec.priors.noise.shape)], [state.noise_rate]], len(state.noise_precision))
     if state.relative:
-        prior += 0.5 * np.array(state.slab_weight)
+        prior += 0.5 * state.slab_weight
     return prior
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.arrays import Floats, beside
+from nsfa.arrays import beside
 from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples
 from nsfa.state import State
@@ -29,13 +29,5 @@ def update_intercept(state: State, samples: Samples, spec: ModelSpec, rng: Gener
     """μ_d ~ N(mean of y_dn − g_d·x_n over observed entries, ψ_d/N_d). Changes ``intercept`` (D,). Cost O(D K)."""
     if state.intercept is None:
         return
-    sums = samples.score_sums()
-    fitted = state.loadings @ sums[0] if len(sums) == 1 else np.einsum("dk,dk->d", state.loadings, sums)
-    error = beside(rng.standard_normal(len(fitted)), fitted) * spread(state, samples)
-    state.intercept = (samples.total - fitted) / samples.count + error
+    state.intercept = samples.draw_intercept(state, rng)
     samples.valid = False
-
-
-def spread(state: State, samples: Samples) -> Floats:
-    """Standard deviation of each feature's mean given all else (D,): √(ψ_d/N_d)."""
-    return 1.0 / np.sqrt(state.noise_precision * samples.count)

@@ -92,7 +92,7 @@ def without_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
 def _any_users(state: State, rng: Generator) -> Ints:
     """For each factor (K,) one of the features that use it, each with the same probability."""
     n_features, usage = len(state.noise_precision), state.usage
-    if n_features * state.n_factors < _LIST_ALL:
+    if state.lists_users or n_features * state.n_factors < _LIST_ALL:
         return state.nth_users(np.arange(state.n_factors), rng.integers(0, usage))
     # a uniform feature that uses k will do; only where it does not are the users listed
     user = rng.integers(0, n_features, state.n_factors)

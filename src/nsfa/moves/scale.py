@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.arrays import beside
 from nsfa.kernels import Scales
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
@@ -35,5 +34,5 @@ def update_scale(state: State, samples: Samples, spec: ModelSpec, rng: np.random
         rate=state.loading_rate if integrated else 1.0,
     )
     up, down = samples.kernels.rescale(problem, fresh_key(rng))
-    state.loadings[:] *= beside(down, state.loadings)
+    state.turn_loadings(down)
     samples.turn(up)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from nsfa.kernels.streams import fresh_key
-from nsfa.model.priors import LOG_2PI
 from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples
 from nsfa.state import State
@@ -18,9 +17,7 @@ def update_scores(state: State, samples: Samples, spec: ModelSpec, rng: np.rando
     out, in ``samples.log_evidence``. Cost O(D N K), and for each pattern of m missing features O(m² K), or one K×K
     factorisation if they are many.
     """
-    tau = state.noise_precision
-    base = float(samples.count.dot(np.log(tau)) - tau.dot(samples.power)) - samples.n_observed * LOG_2PI
     gain = samples.draw_scores(state, fresh_key(rng) if state.n_factors else 0)
     if not np.isfinite(gain):
         raise np.linalg.LinAlgError("The evidence of the scores is not finite.")
-    samples.log_evidence = 0.5 * base + gain
+    samples.note_evidence(state.noise_precision, gain)

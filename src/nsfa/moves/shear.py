@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.arrays import Bools, beside, to_host
+from nsfa.arrays import Bools, Floats, Ints
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples
@@ -19,23 +19,21 @@ def update_shear(state: State, samples: Samples, spec: ModelSpec, rng: np.random
     precisions where slabs are relative. Changes the scores, ``loadings`` and the
     statistics. Works on the K×K inner products; cost O(D K² + pairs · K).
     """
-    inside = nested(state)
+    inner, together = state.products
+    inside = nested(together, state.usage)
     if not inside.any():
         return
     precision = np.broadcast_to(state.loading_precision, state.n_factors).astype(np.float64)
-    g = np.ascontiguousarray(state.loadings)
-    inner = to_host(g.T @ state.noise_units(g, 2))
     gram = samples.gram
     M, W = samples.kernels.draw_shears(gram, inner, precision, inside, fresh_key(rng))
     # the kernel has brought S up to date
     samples.turn(M, gram=gram)
     # exact zeros stay: W links a factor only to those whose features include its own
-    state.loadings[:] = g @ beside(W, g)
+    state.turn_loadings(W)
 
 
-def nested(state: State) -> Bools:
-    """Whether the features of factor k are all among those of factor j ≠ k, (K, K)."""
-    active = state.active.astype(np.float32)
-    inside: Bools = to_host(active.T @ active) >= state.usage[:, None]
+def nested(together: Floats, usage: Ints) -> Bools:
+    """Whether all features of factor k are among those of factor j ≠ k, (K, K); ``together`` counts those of both."""
+    inside: Bools = together >= usage[:, None]
     np.fill_diagonal(inside, False)
     return inside

@@ -29,6 +29,7 @@ def update_split(state: State, samples: Samples, spec: ModelSpec, rng: Generator
     scores must be drawn before anything conditions on them.
     Changes ``loadings``, ``active``, ``usage``, ``loading_precision``, ``noise_precision``, K. Cost O(D).
     """
+    n_features = len(state.noise_precision)
     if state.loading_precision.ndim:
         slab = spec.priors.loading_shape, state.loading_rate
     else:
@@ -41,10 +42,10 @@ def update_split(state: State, samples: Samples, spec: ModelSpec, rng: Generator
         noise_precision=state.noise_precision,
         noise_prior=(spec.priors.noise.shape, state.noise_rate),
         slab=slab,
-        rate=birth_rate(state, len(state.noise_precision)),
+        rate=birth_rate(state, n_features),
         largest=LARGEST,
         relative=state.relative,
-        weight=np.stack(state.slab_weight if state.relative else [np.zeros_like(state.noise_precision)] * 2),
+        weight=state.slab_weight if state.relative else np.zeros_like(state.noise_precision, shape=(2, n_features)),
         loading_precision=state.precision_rows,
     )
     split = samples.kernels.draw_splits(problem, fresh_key(rng))
@@ -52,7 +53,7 @@ def update_split(state: State, samples: Samples, spec: ModelSpec, rng: Generator
         state.noise_precision = split.noise_precision
         precision = slab_of_new(state, spec, split.row, split.loading, rng)
         state.replace_singletons(split.dead, split.row, split.loading, precision)
-    return Info(len(split.row) + len(split.dead[0]), len(state.noise_precision))
+    return Info(len(split.row) + len(split.dead[0]), n_features)
 
 
 def slab_of_new(state: State, spec: ModelSpec, rows: Ints, g: Floats, rng: Generator) -> Floats | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import expit
 
-from nsfa.arrays import Floats, Ints, beside
+from nsfa.arrays import Floats, Ints, beside, contiguous
 from nsfa.kernels import Pairs
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
@@ -58,14 +58,14 @@ def change_pairs(
         return Info(0, 0)
     anchor, (logit,) = prior(state, rng)
     pairs = choose_pairs(logit, number, rng)
-    cross, loadings = samples.complete_cross(state, rng), np.ascontiguousarray(state.loadings)
+    cross, loadings = samples.complete_cross(state, rng), contiguous(state.loadings)
     gram = samples.gram
     problem = Pairs(
         turn=np.eye(state.n_factors),
         gram=gram,
         excess=cross - loadings @ beside(gram, loadings),
         loadings=loadings,
-        active=np.ascontiguousarray(state.active),
+        active=contiguous(state.active),
         usage=state.usage,
         noise_precision=state.noise_precision,
         loading_precision=state.slab_rows,

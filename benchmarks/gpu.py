@@ -1,0 +1,176 @@
+"""A chain on one GPU: the same draws as on the CPU, and the time of a sweep by device events.
+
+Run as ``python -m benchmarks.gpu [check] [small] [real TABLE] [atlas] [fit]``; needs CuPy and a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+
+from nsfa.chain import Chain, chain_generator
+from nsfa.data import observe
+from nsfa.datasets import make_sparse_factors
+from nsfa.gpu_samples import DeviceSamples, DeviceTable, gpu_samples
+from nsfa.kernels import get_kernels
+from nsfa.kernels.device import CupyDevice
+from nsfa.kernels.gpu import GpuKernels
+from nsfa.model import preset
+from nsfa.passing import ObservedTable, PassingSamples
+
+
+def check() -> None:
+    """Ten sweeps on the device and on the CPU from the same random numbers."""
+    for shape, start in (((171, 2000), 20), ((1000, 300), 8)):
+        X = make_sparse_factors(*shape, n_components=8, density=0.2, random_state=0).X
+        for dtype in ("float64", "float32"):
+            data = observe(X, dtype=dtype)
+            kinds = PassingSamples(ObservedTable(data, get_kernels()), get_kernels(), at_once=True), gpu_samples(data)
+            cpu, gpu = (Chain(s, preset("nsfa"), chain_generator(3, 0), start, tune=20) for s in kinds)
+            for number in range(1, 11):
+                cpu.sweep()
+                gpu.sweep()
+                state = gpu.state.on_host()
+                if state.n_factors != cpu.state.n_factors:
+                    print(f"  sweep {number}: K {cpu.state.n_factors} and {state.n_factors}")
+                    break
+                flips = int((state.active != cpu.state.active).sum())
+                apart = np.abs(state.loadings - cpu.state.loadings).max()
+                print(f"{shape} {dtype} sweep {number}: K {state.n_factors}, flips {flips}, loadings {apart:.1e}")
+
+
+def times(chain: Chain, sweeps: int, label: str) -> None:
+    """Median time of ordinary sweeps, of every fifth, and the mean of all, by device events."""
+    import cupy
+
+    device, spent = cupy.cuda, []
+    for _ in range(sweeps):
+        start, stop = device.Event(), device.Event()
+        start.record()
+        chain.sweep()
+        stop.record()
+        stop.synchronize()
+        spent.append((chain.number, device.get_elapsed_time(start, stop)))
+    ordinary = [t for n, t in spent if n % 5]
+    fifth = [t for n, t in spent if not n % 5]
+    print(
+        f"{label}: K {chain.state.n_factors}, ordinary {np.median(ordinary):.3f} ms, every fifth "
+        f"{np.median(fifth):.3f} ms, mean of all {np.mean([t for _, t in spent]):.3f} ms"
+    )
+
+
+def moves(chain: Chain, sweeps: int) -> None:
+    """Where the time of a sweep goes, each move waited for."""
+    import cupy
+
+    total: dict[str, float] = {}
+    for _ in range(sweeps):
+        chain.number += 1
+        for move in chain.schedule.of_sweep(chain.number):
+            before = time.perf_counter()
+            move.update(chain.state, chain.samples, chain.spec, chain.rng)
+            cupy.cuda.get_current_stream().synchronize()
+            total[move.name] = total.get(move.name, 0.0) + time.perf_counter() - before
+    print("  " + ", ".join(f"{name} {1e3 * t / sweeps:.3f}" for name, t in sorted(total.items(), key=lambda i: -i[1])))
+
+
+def small() -> None:
+    """12,558 genes × 171 samples with 40 planted factors."""
+    data = observe(make_sparse_factors(171, 12558, n_components=40, density=0.1, random_state=0).X, dtype="float32")
+    chain = Chain(gpu_samples(data), preset("nsfa"), chain_generator(0, 0), 40, tune=200)
+    for _ in range(60):
+        chain.sweep()
+    times(chain, 100, "12,558 × 171")
+    moves(chain, 50)
+
+
+def real(path: str) -> None:
+    """The prostate table with about 150 factors."""
+    import pandas as pd
+
+    data = observe(pd.read_csv(path, index_col=0).to_numpy().T, dtype="float32")
+    chain = Chain(gpu_samples(data), preset("nsfa"), chain_generator(0, 0), 107, tune=0)
+    for _ in range(400):
+        chain.sweep()
+    times(chain, 100, "prostate 12,558 × 108")
+    moves(chain, 50)
+
+
+class Given:
+    """Blocks of a table that is on the device already."""
+
+    keeps_scores = True
+
+    def __init__(self, values, device) -> None:
+        from nsfa.gpu_samples import DenseBlocks
+
+        self.values, self.device, self.shape, self.dtype = values, device, values.shape, values.dtype
+        self._iterate = DenseBlocks.__iter__
+
+    def __iter__(self):
+        return self._iterate(self)
+
+
+def normals(kernels: GpuKernels, n_rows: int, n_columns: int, key: int, first: int = 0):
+    """Standard normals of single precision on the device; a million samples would see correlations in weaker ones."""
+    out = kernels.device.zeros((n_rows, n_columns))
+    size = np.int64(n_rows), np.int64(n_columns), np.uint64(key), np.int64(first)
+    kernels.rows("add_normals", n_rows * ((n_columns + 1) // 2), *size, out)
+    return out.astype(np.float32)
+
+
+def atlas(n_features: int = 20_000, n_samples: int = 1_000_000, n_factors: int = 50) -> None:
+    """A table made on the device, with and without TF32."""
+    import cupy
+
+    kernels = GpuKernels(CupyDevice())
+    values = cupy.empty((n_features, n_samples), np.float32)
+    loadings = cupy.asarray(np.random.default_rng(0).standard_normal((n_features, n_factors)), np.float32)
+    loadings *= cupy.asarray(np.random.default_rng(1).random((n_features, n_factors)) < 0.1)
+    scores = normals(kernels, n_factors, n_samples, 1)
+    moments = np.empty((3, n_features))
+    planted = cupy.zeros(loadings.shape)
+    for first in range(0, n_features, 500):
+        rows = slice(first, first + 500)
+        part = loadings[rows] @ scores + normals(kernels, 500, n_samples, 2, first)
+        part -= part.mean(axis=1, keepdims=True)
+        planted[rows] = loadings[rows] / part.std(axis=1, keepdims=True)
+        part /= part.std(axis=1, keepdims=True)
+        values[rows] = part
+        moments[1, rows], moments[2, rows] = part.sum(axis=1).get(), cupy.square(part).sum(axis=1).get()
+    state = part = scores = None
+    cupy.get_default_memory_pool().free_all_blocks()
+    moments[0] = n_samples
+    for tf32 in (False, True):
+        kernels = GpuKernels(CupyDevice(tf32))
+        samples = DeviceSamples(DeviceTable(Given(values, kernels.device), moments, kernels), kernels)
+        chain = Chain(samples, preset("nsfa"), chain_generator(0, 0), n_factors, tune=0)
+        # from the planted loadings: this is about time
+        state = chain.state
+        state.loadings[:] = planted
+        state.usage = (planted != 0).sum(axis=0).get().astype(np.int64)
+        state.noise_precision[:] = 1 / (1 - (planted**2).sum(axis=1))
+        samples.draw_scores(state, 1)
+        samples.refresh(state)
+        for _ in range(5):
+            chain.sweep()
+            print(f"  K {chain.state.n_factors}, loadings in use {chain.state.usage.sum():,}")
+        times(chain, 15, f"{n_features:,} × {n_samples:,}, tf32 {tf32}")
+        moves(chain, 5)
+
+
+def main() -> None:
+    """Run what is asked for, or all but the fit."""
+    import cupy
+
+    print(cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), "CuPy", cupy.__version__)
+    asked = sys.argv[1:] or ["check", "small", "atlas"]
+    while asked:
+        name = asked.pop(0)
+        real(asked.pop(0)) if name == "real" else globals()[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,376 @@
+"""Chains on a device: the table there, sent once or passing through in blocks, and the state beside it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg.lapack import dtrtri
+
+from nsfa.arrays import Bools, Floats, Ints, beside, contiguous, to_host
+from nsfa.data import Observed
+from nsfa.kernels.device import CupyDevice, GpuError
+from nsfa.kernels.gpu import GpuKernels
+from nsfa.kernels.streams import fresh_key
+from nsfa.passing import Passed, PassingSamples
+from nsfa.state import State
+
+Generator = np.random.Generator
+
+# Samples whose products are added up in the table's precision; sums of such blocks are double.
+BLOCK = 1 << 17
+# Of the device's memory, this share is left for what is not the table.
+SPARE = 0.25
+# Entries from which a device is quicker than two cores, its start included.
+WORTH_GPU = 1_000_000
+
+
+@dataclass
+class DeviceState(State):
+    """A state whose arrays per feature are on a device. A loading is in use where it is not zero."""
+
+    kernels: Any = None
+    lists_users: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, state: State, kernels: GpuKernels) -> DeviceState:
+        """A state's copy on the device."""
+        put = kernels.device.put
+        values = {item.name: getattr(state, item.name) for item in fields(State)}
+        for name in ("noise_precision", "intercept"):
+            values[name] = None if values[name] is None else put(values[name])
+        return cls(**{**values, "buffers": {"loadings": put(state.buffers["loadings"])}}, kernels=kernels)
+
+    @property
+    def active(self) -> Bools:
+        """Which loadings are in use (D, K), made anew."""
+        return self.loadings != 0  # type: ignore[no-any-return]
+
+    @property
+    def loading_squares(self) -> Floats:
+        """See ``State``."""
+        out: Floats = self.kernels.column_squares(self.loadings, self.noise_precision if self.relative else None)
+        return out
+
+    @property
+    def slab_weight(self) -> Any:
+        """See ``State``: both as the rows of one array (2, D)."""
+        return self.kernels.slab_weight(self.loadings, self.precision_rows[0])
+
+    @property
+    def products(self) -> tuple[Floats, Floats]:
+        """See ``State``."""
+        return self.kernels.products(self.loadings, self.noise_precision if self.relative else None)  # type: ignore[no-any-return]
+
+    def noise_units(self, values: Any, power: int = 1) -> Any:
+        """See ``State``."""
+        if self.relative and power == 2 and values.ndim == 1:
+            return values * self.noise_precision
+        return super().noise_units(values, power)
+
+    def turn_loadings(self, by: Floats) -> None:
+        """See ``State``."""
+        self.kernels.turn_columns(self.loadings, by)
+
+    def nth_users(self, factors: Ints, ranks: Ints) -> Ints:
+        """See ``State``."""
+        return self.kernels.nth_users(self.loadings, factors, ranks)  # type: ignore[no-any-return]
+
+    def _write(self, features: Any, factors: Any, values: Any) -> None:
+        if np.ndim(features) == 1:
+            self.kernels.set_entries(self.loadings, features, factors, values)
+        else:
+            self.loadings[features, factors] = beside(values, self.loadings)
+
+    def _move(self, to: Ints, source: Ints) -> None:
+        self.kernels.move_columns(self.buffers["loadings"], to, source)
+
+    def on_host(self) -> State:
+        """A copy in this process's memory."""
+        values = {item.name: to_host(getattr(self, item.name)) for item in fields(State) if item.name != "buffers"}
+        loadings = to_host(self.buffers["loadings"])
+        return State(**values, buffers={"loadings": loadings, "active": loadings != 0})
+
+    def snapshot(self) -> dict[str, Any]:
+        """See ``State``."""
+        return self.on_host().snapshot()
+
+
+class DeviceTable:
+    """A complete table (D, N) on a device, in blocks of samples: see ``Table``.
+
+    ``moments`` (3, D) are the features' counts, sums and sums of squares; ``offset`` (D,) is what sparse values are yet
+    to be reduced by.
+    """
+
+    def __init__(self, blocks: Any, moments: Floats, kernels: GpuKernels, offset: Floats | None = None) -> None:
+        self.kernels, self.device, self.shape, self._blocks = kernels, kernels.device, blocks.shape, blocks
+        self.count, self.total, self.power = self.device.put_all(*moments)
+        self.offset = None if offset is None else self.device.put(offset)
+        self._kind = "float" if blocks.dtype == np.float32 else "double"
+        self.scores: list[Any] = []
+
+    @classmethod
+    def of(cls, data: Observed, kernels: GpuKernels) -> DeviceTable:
+        """A table sent to the device; if dense and too large for it, it stays here and passes through."""
+        if not data.complete:
+            raise ValueError("backend='gpu' needs a table without missing entries. Got some; use backend='cpu'.")
+        device = kernels.device
+        kind: Any = DenseBlocks
+        if data.offset is not None:
+            kind = SparseBlock
+        elif data.values.nbytes > (1 - SPARE) * device.free_bytes:
+            kind = StreamedBlocks
+        moments = np.stack([data.count, data.total, data.power])
+        return cls(kind(data.values, device), moments, kernels, data.offset)
+
+    def pass_scores(self, loadings: Any, noise_precision: Any, intercept: Any, key: int) -> Passed:
+        """Draw all scores: see ``Table``. They stay in ``scores`` until the next, block by block."""
+        device, (n_features, n_factors) = self.device, loadings.shape
+        right, small = self._weighted(loadings, noise_precision, intercept)
+        root = np.linalg.cholesky(small[:, :-1] + np.eye(n_factors))
+        away, back = device.put_all(dtrtri(root, lower=1)[0], small[:, -1])
+        cross = device.zeros((n_features, n_factors))
+        sums: Any = None
+        self.scores = []
+        for first, block in self._blocks:
+            half = self._half(block, right, away, back)
+            gain = half.reshape(1, -1) @ half.ravel()
+            size = np.int64(len(half)), np.int64(n_factors), np.uint64(key), np.int64(first)
+            self.kernels.rows("add_normals", len(half) * ((n_factors + 1) // 2), *size, half)
+            scores = half @ away
+            self._add(block.multiply(self._in_table_precision(scores)), cross)
+            part = np.concatenate([(scores.T @ scores).ravel(), scores.sum(axis=0), gain])
+            sums = part if sums is None else sums + part
+            if self._blocks.keeps_scores:
+                self.scores.append(scores)
+        if self.offset is not None:
+            cross -= self.offset[:, None] * sums[-1 - n_factors : -1]
+        summed = to_host(sums)
+        gram, total = summed[: n_factors**2].reshape(n_factors, n_factors), summed[n_factors**2 : -1]
+        gained = 0.5 * float(summed[-1]) - self.shape[1] * float(np.log(root.diagonal()).sum())
+        return Passed(gram, cross, total, gained)
+
+    def _weighted(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Any, Floats]:
+        """diag(τ) G in the table's precision; Gᵀ diag(τ) G beside Gᵀ diag(τ) centre (K, K + 1)."""
+        device, (n, width) = self.device, loadings.shape
+        wide, weighted = device.empty((n, width + 1)), device.empty((n, width))
+        right = device.padded(n, width, self._blocks.dtype)
+        size = np.int64(n), np.int32(width), _width(loadings), _width(right)
+        arguments = loadings, noise_precision, intercept, self.offset, wide, weighted, right
+        self.kernels.rows(f"spread_weighted_{self._kind}", n * width, *size, *arguments)
+        return right, to_host(weighted.T @ wide)
+
+    def _half(self, block: Any, right: Any, away: Any, back: Any) -> Any:
+        """L⁻¹ (Yᵀ diag(τ) G − centre) of a block's samples (n, K)."""
+        projected = block.multiply(right, transposed=True)
+        n, n_factors = projected.shape
+        centred = self.device.empty((n, n_factors))
+        size = np.int64(n), np.int32(n_factors), _width(projected)
+        self.kernels.rows(f"centre_{self._kind}", n * n_factors, *size, projected, back, centred)
+        return centred @ away.T
+
+    def _in_table_precision(self, array: Any) -> Any:
+        """A copy (n, k) of doubles in the table's precision, in rows that matrix units like."""
+        n, width = array.shape
+        out = self.device.padded(n, width, self._blocks.dtype)
+        size = np.int64(n), np.int32(width), _width(array), _width(out)
+        self.kernels.rows(f"weigh_{self._kind}", n * width, *size, array, None, out)
+        return out
+
+    def _add(self, product: Any, out: Any) -> None:
+        n, width = out.shape
+        size = np.int64(n), np.int32(width), _width(product)
+        self.kernels.rows(f"accumulate_{self._kind}", n * width, *size, product, out)
+
+    def second(self, right: Any) -> Any:
+        """Y (Yᵀ right): see ``Table``."""
+        width = right.shape[1]
+        right = contiguous(right)
+        small, out, sums = self._in_table_precision(right), self.device.zeros(right.shape), self.device.zeros(width)
+        less = np.zeros_like(right[0]) if self.offset is None else self.offset @ right
+        for _, block in self._blocks:
+            projected = block.multiply(small, transposed=True)
+            centred = self.device.empty(projected.shape)
+            size = np.int64(len(centred)), np.int32(width), _width(projected)
+            self.kernels.rows(f"centre_{self._kind}", centred.size, *size, projected, less, centred)
+            self._add(block.multiply(self._in_table_precision(centred)), out)
+            sums += centred.sum(axis=0)
+        return out if self.offset is None else out - self.offset[:, None] * sums
+
+    def release(self) -> None:
+        """Give the table's memory back."""
+        self._blocks.release()
+
+
+class DenseBlocks:
+    """A dense table on the device, its columns in blocks."""
+
+    keeps_scores = True
+
+    def __init__(self, values: Any, device: Any) -> None:
+        self.device, self.shape, self.dtype = device, values.shape, values.dtype
+        self.values = device.padded(*values.shape, values.dtype)
+        for first in range(0, len(values), max(1, len(values) // 8)):
+            rows = slice(first, first + max(1, len(values) // 8))
+            self.values[rows] = device.put(values[rows])
+
+    def __iter__(self) -> Any:
+        for first in range(0, self.values.shape[1], BLOCK):
+            yield first, DenseBlock(self.values[:, first : first + BLOCK], self.device)
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self.values = None
+
+
+class DenseBlock:
+    """Some columns (D, n) of a dense table on the device."""
+
+    def __init__(self, values: Any, device: Any) -> None:
+        self.values, self.device = values, device
+
+    def multiply(self, right: Any, transposed: bool = False) -> Any:
+        """Y right, or Yᵀ right, in the table's precision."""
+        return self.device.multiply(self.values, right, transposed)
+
+
+class SparseBlock:
+    """A sparse table on the device, whole, and its transpose."""
+
+    keeps_scores = True
+
+    def __init__(self, values: Any, device: Any) -> None:
+        self.shape, self.dtype = values.shape, values.dtype
+        self.matrix, self.transpose = device.sparse(values.tocsr()), device.sparse(values.T.tocsr())
+
+    def __iter__(self) -> Any:
+        yield 0, self
+
+    def multiply(self, right: Any, transposed: bool = False) -> Any:
+        """Y right, or Yᵀ right, in the table's precision; of the values as they are stored."""
+        out = (self.transpose if transposed else self.matrix) @ contiguous(right)
+        return contiguous(out)
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self.matrix = self.transpose = None
+
+
+class StreamedBlocks:
+    """A dense table in this process's memory whose columns pass through the device, copied beside the work there."""
+
+    keeps_scores = False
+
+    def __init__(self, values: Any, device: Any) -> None:
+        self.device, self.shape, self.dtype = device, values.shape, values.dtype
+        self.values = device.pinned(contiguous(values))
+        room = int(0.5 * (1 - SPARE) * device.free_bytes) // max(1, values.itemsize * len(values))
+        if room < 1:
+            needed = 2 * values.itemsize * len(values) / 1e9
+            raise GpuError(
+                f"The GPU must have room for {needed:.2f} GB, two samples of the table. It has "
+                f"{device.free_bytes / 1e9:.2f} GB left; use backend='cpu'."
+            )
+        self.width = max(1, min(BLOCK, room // 32 * 32 or room, values.shape[1]))
+        self.buffers = [device.padded(len(values), self.width, values.dtype) for _ in range(2)]
+        self.copies = device.stream()
+
+    def __iter__(self) -> Any:
+        starts = range(0, self.values.shape[1], self.width)
+        coming = self._copy(0, starts[0])
+        for number, first in enumerate(starts):
+            values = coming
+            # the work waits for its block, and the next copy for the work before in its buffer
+            self.device.after(self.copies, None)
+            if number + 1 < len(starts):
+                self.device.after(None, self.copies)
+                coming = self._copy(number + 1, starts[number + 1])
+            yield first, DenseBlock(values, self.device)
+
+    def _copy(self, number: int, first: int) -> Any:
+        stop = min(first + self.width, self.values.shape[1])
+        return self.device.copy_columns(self.values, first, stop, self.buffers[number % 2], self.copies)
+
+    def release(self) -> None:
+        """Give the memory back."""
+        if self.values is not None:
+            self.device.synchronize()
+            self.device.unpinned(self.values)
+            self.values, self.buffers = None, []
+
+
+class DeviceSamples(PassingSamples):
+    """The samples of a chain on a device."""
+
+    table: Any
+    kernels: Any
+
+    def __init__(self, table: DeviceTable, kernels: GpuKernels) -> None:
+        self._shift: Floats | None = None
+        self._evidence: Any = None
+        super().__init__(table, kernels, at_once=True)  # type: ignore[arg-type]
+
+    def place(self, state: State) -> State:
+        """The state's copy on the device."""
+        return DeviceState.of(state, self.kernels)
+
+    @property
+    def log_evidence(self) -> float:
+        """See ``Samples``; worked out when somebody asks."""
+        if isinstance(self._evidence, tuple):
+            noise, power, gain = self._evidence
+            base = float(self.count @ np.log(noise) - noise @ power)
+            self._evidence = 0.5 * (base - self.n_observed * math.log(2 * math.pi)) + gain
+        return float(self._evidence)
+
+    @log_evidence.setter
+    def log_evidence(self, value: float) -> None:
+        self._evidence = value
+
+    def note_evidence(self, noise_precision: Floats, gain: float) -> None:
+        """See ``Samples``."""
+        self._evidence = noise_precision, self.power, gain
+
+    def turn(self, by: Floats, which: Ints | None = None, gram: Floats | None = None) -> None:
+        """See ``Samples``."""
+        if by.ndim == 1:
+            self.kernels.turn_columns(self.cross, by)
+            self.gram, self.sums = self.gram * np.outer(by, by), self.sums * by
+        else:
+            super().turn(by, which, gram)
+
+    def shift(self, by: Floats) -> None:
+        """See ``Samples``; T follows with ``refresh``."""
+        self._shift_sums(by)
+        self._shift = by if self._shift is None else self._shift + by
+
+    def refresh(self, state: State) -> None:
+        """See ``Samples``."""
+        if state.intercept is None:
+            self.valid = True
+            return
+        shift, self._shift = np.zeros_like(self.sums) if self._shift is None else self._shift, None
+        moments, shifted = (self.total, self.count, self.table.power), (shift, self.sums)
+        self.power = self.kernels.centre_cross(self.cross, moments, shifted, self._reduced_by, state.intercept)
+        # drawn anew, not changed in place, until the next time
+        self._reduced_by = state.intercept
+        self.valid = True
+
+    def draw_intercept(self, state: State, rng: Generator) -> Floats:
+        """See ``Samples``; random numbers are keyed by the feature."""
+        of = self.total, self.count, state.noise_precision
+        return self.kernels.draw_means(state.loadings, self.sums, *of, fresh_key(rng))  # type: ignore[no-any-return]
+
+
+def gpu_samples(data: Observed, tf32: bool = False, threads: int = 1, device: Any = None) -> DeviceSamples:
+    """A chain's samples on the GPU; ``device`` is the first one there is unless given. GpuError where there is none."""
+    kernels = GpuKernels(device or CupyDevice(tf32), threads)
+    return DeviceSamples(DeviceTable.of(data, kernels), kernels)
+
+
+def _width(array: Any) -> np.int32:
+    """How far apart rows are."""
+    return np.int32(array.strides[0] // array.itemsize)

@@ -1,0 +1,130 @@
+// Births and deaths of features' own factors, and their split from the noise: a thread a feature.
+
+__device__ inline double log_marginal(double square, double residual, double tau, double count) {
+    double gain = tau * square;
+    return -0.5 * count * log1p(gain) + 0.5 * tau * residual * gain / (1.0 + gain);
+}
+
+// For every factor that one feature alone uses, listed with that feature: the feature's number of such factors, their
+// Σ g², and its residual sum of squares without them. A warp each; features with several are done as often.
+KERNEL own_rows(int n_own, int k, int width, const index_t* owner, const unsigned char* single, const double* loadings,
+                const double* cross, const double* gram, const double* power, int* number, double* square,
+                double* left) {
+    index_t i = thread_number() / 32;
+    int lane = threadIdx.x % 32;
+    if (i >= n_own) return;
+    index_t d = owner[i];
+    const double* g = loadings + d * width;
+    double own = 0.0, squares = 0.0, total = 0.0;
+    for (int j = lane; j < k; j += 32) {
+        if (single[j]) {
+            own += g[j] != 0.0 ? 1.0 : 0.0;
+            squares += g[j] * g[j];
+        } else if (g[j] != 0.0) {
+            double fit = 0.0;
+            for (int t = 0; t < k; ++t)
+                if (!single[t]) fit += gram[j * k + t] * g[t];
+            total -= g[j] * (2.0 * cross[d * k + j] - fit);
+        }
+    }
+    own = warp_sum(own);
+    squares = warp_sum(squares);
+    total = warp_sum(total);
+    if (lane == 0) {
+        number[d] = (int)own;
+        square[d] = squares;
+        left[d] = fmax(power[d] + total, 0.0);
+    }
+}
+
+// Propose a new set of own factors for every feature. Features that accept theirs are listed, in any order, with the
+// number of their new factors. Where slabs are relative, noise is NULL and everything in units of the features' noise.
+KERNEL birth_rows(index_t n_features, const double* residual, const double* noise, const double* unit,
+                  const double* count, const int* own_number, const double* own_square, int n_cumulative,
+                  const double* cumulative, const double* weight, double slab_shape, double slab_rate, word_t key,
+                  int* found, index_t* listed, index_t* wanted_by) {
+    index_t d = thread_number();
+    if (d >= n_features) return;
+    Words pair = word_pair(key, d, 0, 0, 0);
+    double u = to_unit(pair.first), v = to_unit(pair.second);
+    int wanted = 0, have = own_number[d];
+    while (wanted < n_cumulative - 1 && u > cumulative[wanted]) ++wanted;
+    if (wanted == 0 && have == 0) return;
+    double square = 0.0;
+    for (int j = 0; j < wanted; ++j) {
+        double precision = slab_rate;
+        if (slab_shape > 0.0) precision = gamma_draw(slab_shape, key, d, (word_t)(j + 1) * STRETCH + 1) / slab_rate;
+        double g = normal_at(key, d, (word_t)(j + 1) * STRETCH) / sqrt(precision);
+        square += g * g;
+    }
+    double scale = unit ? unit[d] : 1.0, tau = unit ? 1.0 : noise[d], r = residual[d] * scale;
+    double ratio = log_marginal(square, r, tau, count[d]) - log_marginal(own_square[d] * scale, r, tau, count[d]);
+    if (log(v) < ratio + weight[wanted] - weight[have]) {
+        int slot = atomicAdd(found, 1);
+        listed[slot] = d;
+        wanted_by[slot] = wanted;
+    }
+}
+
+__device__ double log_split_ratio(double g, double variance, double number, double others, double square,
+                                  double slab_shape, double slab_rate, double noise_shape, double noise_rate,
+                                  double rate, int relative) {
+    double whole = variance + g * g, unit = relative ? variance : 1.0, size = g * g / unit, density;
+    const double log_2pi = 1.8378770664093453;
+    if (slab_shape == 0.0) {
+        density = 0.5 * (log(slab_rate / unit) - log_2pi - slab_rate * size);
+    } else {
+        density = lgamma(slab_shape + 0.5) - lgamma(slab_shape) + slab_shape * log(slab_rate);
+        density -= 0.5 * (log_2pi + log(unit)) + (slab_shape + 0.5) * log(slab_rate + 0.5 * size);
+    }
+    double shape = noise_shape + 0.5 * others, scale = noise_rate + 0.5 * square;
+    double noise = (shape + 1.0) * log(whole / variance) - scale * (1.0 / variance - 1.0 / whole);
+    return log(rate / (number + 1.0)) + density + noise + log(whole / fabs(g));
+}
+
+// Every feature tries to split its noise or to put an own factor back. own_number (D,) counts own factors and chosen
+// (D,) is one of them. Changes the noise precisions; lists births (feature, loading) and deaths (feature, NaN).
+KERNEL split_rows(index_t n_features, int width, const double* loadings, const double* weight, const double* slab,
+                  const int* own_number, const int* chosen, double slab_shape, double slab_rate, double noise_shape,
+                  double noise_rate, double rate, double largest, int relative, word_t key, double* noise, int* found,
+                  index_t* listed, double* loading) {
+    index_t d = thread_number();
+    if (d >= n_features) return;
+    Words one = word_pair(key, d, 0, 0, 0), two = word_pair(key, d, 1, 0, 0);
+    double coin = to_unit(one.first), u = to_unit(one.second), side = to_unit(two.first), v = to_unit(two.second);
+    double variance = 1.0 / noise[d], others = relative ? weight[d] : 0.0, square = relative ? weight[n_features + d] : 0.0;
+    double number = own_number[d];
+    if (coin < 0.5) {
+        double g = sqrt(u * variance) * (side < 0.5 ? 1.0 : -1.0), rest = variance * (1.0 - u);
+        if (rest * largest < 1.0) return;
+        if (log(v) < log_split_ratio(g, rest, number, others, square, slab_shape, slab_rate, noise_shape, noise_rate,
+                                     rate, relative)) {
+            int slot = atomicAdd(found, 1);
+            listed[slot] = d;
+            loading[slot] = g;
+            noise[d] = 1.0 / rest;
+        }
+    } else if (number > 0.0) {
+        double g = loadings[d * width + chosen[d]];
+        if (relative) {
+            others -= 1.0;
+            square -= slab[chosen[d]] * g * g;
+        }
+        if (log(v) < -log_split_ratio(g, variance, number - 1.0, others, square, slab_shape, slab_rate, noise_shape,
+                                      noise_rate, rate, relative)) {
+            int slot = atomicAdd(found, 1);
+            listed[slot] = d;
+            loading[slot] = NAN;
+            noise[d] = 1.0 / (variance + g * g);
+        }
+    }
+}
+
+// Scatter own factors' numbers and chosen factors to their features.
+KERNEL scatter_own(int n, const index_t* row, const int* number, const int* chosen, int* number_of, int* chosen_of) {
+    index_t i = thread_number();
+    if (i < n) {
+        number_of[row[i]] = number[i];
+        chosen_of[row[i]] = chosen[i];
+    }
+}

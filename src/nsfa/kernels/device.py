@@ -1,0 +1,197 @@
+"""A device: arrays on it, launches of kernels there, and products with a table that lies there or passes through.
+
+The only file that knows CuPy. The tests put a device made of NumPy and a host compiler in its place.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nsfa.kernels import streams
+
+_SOURCES = Path(__file__).parent / "cuda"
+_NAMES = (
+    "STRETCH", "FEATURES", "TILT_ROUNDS", "TILT_BISECTIONS", "ROTATION_GRID", "ROTATION_MODES", "ROTATION_DEPTH",
+    "ROTATION_ROUNDS", "ROTATION_STEP", "ROTATION_BEND", "ROTATION_FLOOR", "ROTATION_UNIFORM", "EXP_FAR",
+    "ZIGGURAT_EDGE",
+)  # fmt: skip
+# cuBLAS: types of numbers, of sums, and the default algorithm
+_REAL = {"float32": 0, "float64": 1}
+_COMPUTE = {"float32": 68, "tf32": 77, "float64": 70}
+NEEDS_GPU = (
+    "backend='gpu' needs an NVIDIA GPU and CuPy. Got {why}; install nsfa[gpu] on a machine with one, or use "
+    "backend='cpu'."
+)
+
+
+def source(*names: str) -> str:
+    """CUDA source of the named files, after the constants they share with the other backends."""
+    lines = [f"#define {name} {getattr(streams, name)!r}" for name in _NAMES]
+    lines += [f"#define TILT_WEIGHT_{i} {weight!r}" for i, weight in enumerate(streams.TILT_WEIGHTS)]
+    for name in ("ZIGGURAT_X", "ZIGGURAT_RATIO"):
+        values = ", ".join(map(repr, getattr(streams, name).tolist()))
+        lines.append(f"__device__ const double {name}[] = {{{values}}};")
+    return "\n".join(lines + [(_SOURCES / f"{name}.cu").read_text(encoding="utf-8") for name in names])
+
+
+class GpuError(RuntimeError):
+    """There is no device to run on, or it has too little memory; the message says what to do."""
+
+
+class CupyDevice:
+    """One NVIDIA GPU by CuPy; ``tf32`` lets products with single-precision tables round their factors to ten bits."""
+
+    def __init__(self, tf32: bool = False) -> None:
+        self._cupy = _cupy()
+        self.tf32 = tf32
+        attributes = self._cupy.cuda.Device().attributes
+        self.multiprocessors = int(attributes["MultiProcessorCount"])
+        self.most_shared = int(attributes["MaxSharedMemoryPerBlockOptin"])
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory that is left, what CuPy keeps for later included."""
+        return int(self._cupy.cuda.runtime.memGetInfo()[0]) + int(self._cupy.get_default_memory_pool().free_bytes())
+
+    def empty(self, shape: Any, dtype: Any = np.float64) -> Any:
+        """A new array; GpuError says how much was needed where there is too little memory."""
+        try:
+            return self._cupy.empty(shape, dtype)
+        except self._cupy.cuda.memory.OutOfMemoryError:
+            needed = int(np.prod(shape)) * np.dtype(dtype).itemsize
+            raise GpuError(
+                f"The GPU must have room for {needed / 1e9:.2f} GB more. It has {self.free_bytes / 1e9:.2f} GB left; "
+                "use dtype='float32', fewer samples, or backend='cpu'."
+            ) from None
+
+    def padded(self, n_rows: int, n_columns: int, dtype: Any) -> Any:
+        """A new array (n_rows, n_columns) whose rows begin at multiples of 32 bytes, as matrix units want them."""
+        each = 32 // np.dtype(dtype).itemsize
+        return self.empty((n_rows, -(-n_columns // each) * each), dtype)[:, :n_columns]
+
+    def zeros(self, shape: Any, dtype: Any = np.float64) -> Any:
+        """An array of zeros."""
+        out = self.empty(shape, dtype)
+        out.fill(0)
+        return out
+
+    def put(self, array: Any) -> Any:
+        """A copy on the device."""
+        array = np.ascontiguousarray(array)
+        out = self.empty(array.shape, array.dtype)
+        out.set(array)
+        return out
+
+    def put_all(self, *arrays: Any) -> list[Any]:
+        """Copies of several arrays of doubles, in one transfer."""
+        both = self.put(np.concatenate([np.ravel(array) for array in arrays], dtype=np.float64))
+        edges = np.cumsum([0, *(np.size(array) for array in arrays)])
+        return [both[a:b].reshape(np.shape(x)) for a, b, x in zip(edges[:-1], edges[1:], arrays, strict=True)]
+
+    def get(self, array: Any) -> Any:
+        """A copy in this process's memory; what is not on the device stays as it is."""
+        return array.get() if isinstance(array, self._cupy.ndarray) else array
+
+    def launch(self, name: str, blocks: int, threads: int, *arguments: Any, shared: int = 0) -> None:
+        """Run a kernel; arguments are arrays on the device, NumPy scalars, or None for no array."""
+        kernel = _kernel(name)
+        if shared > 48 * 1024:
+            kernel.max_dynamic_shared_size_bytes = shared
+        plain = tuple(np.intp(0) if a is None else a for a in arguments)
+        kernel((blocks,), (threads,), plain, shared_mem=shared)
+
+    def multiply(self, left: Any, right: Any, transposed: bool = False) -> Any:
+        """Left · right, or leftᵀ · right; left is a table (D, N) or columns of one, of the same precision as right.
+
+        The rows of what is returned are ``padded``.
+        """
+        cublas = self._cupy.cuda.cublas
+        m, n = left.shape[1] if transposed else left.shape[0], right.shape[1]
+        out = self.padded(m, n, right.dtype)
+        apart = [array.strides[0] // array.itemsize for array in (right, left, out)]
+        one, zero = np.ones(1, right.dtype), np.zeros(1, right.dtype)
+        kind = _REAL[right.dtype.name]
+        compute = "tf32" if self.tf32 and right.dtype == np.float32 else right.dtype.name
+        # cuBLAS has columns first: outᵀ = rightᵀ · leftᵀ
+        cublas.gemmEx(
+            self._cupy.cuda.device.get_cublas_handle(), 0, 1 if transposed else 0, n, m, len(right),
+            one.ctypes.data, right.data.ptr, kind, apart[0], left.data.ptr, kind, apart[1], zero.ctypes.data,
+            out.data.ptr, kind, apart[2], _COMPUTE[compute], -1,
+        )  # fmt: skip
+        return out
+
+    def sparse(self, matrix: Any) -> Any:
+        """A scipy csr matrix on the device."""
+        from cupyx.scipy import sparse
+
+        return sparse.csr_matrix(matrix)
+
+    def pinned(self, array: Any) -> Any:
+        """Make an array's memory one that the device can copy from beside other work."""
+        self._cupy.cuda.runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
+        return array
+
+    def unpinned(self, array: Any) -> None:
+        """Undo ``pinned``."""
+        self._cupy.cuda.runtime.hostUnregister(array.ctypes.data)
+
+    def stream(self) -> Any:
+        """A queue of copies that runs beside the kernels."""
+        return self._cupy.cuda.Stream(non_blocking=True)
+
+    def copy_columns(self, array: Any, start: int, stop: int, out: Any, stream: Any) -> Any:
+        """Columns of a pinned array (D, N) into ``out`` (D, at least as many), in a queue; returns the filled part."""
+        width, item = stop - start, array.itemsize
+        self._cupy.cuda.runtime.memcpy2DAsync(
+            out.data.ptr, out.strides[0], array.ctypes.data + start * item, array.strides[0], width * item, len(array),
+            1, stream.ptr,
+        )  # fmt: skip
+        return out[:, :width]
+
+    def after(self, first: Any, then: Any) -> None:
+        """What is queued in ``then`` from now on waits for what is in ``first``; None is the queue of the kernels."""
+        current = self._cupy.cuda.get_current_stream()
+        (then or current).wait_event((first or current).record())
+
+    def synchronize(self) -> None:
+        """Wait until everything is done."""
+        self._cupy.cuda.get_current_stream().synchronize()
+
+
+@cache
+def _cupy() -> Any:
+    try:
+        import cupy
+    except ImportError:
+        raise GpuError(NEEDS_GPU.format(why="no CuPy")) from None
+    try:
+        if cupy.cuda.runtime.getDeviceCount() < 1:
+            raise GpuError(NEEDS_GPU.format(why="no GPU"))
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise GpuError(NEEDS_GPU.format(why=f"no GPU ({error})")) from None
+    return cupy
+
+
+def has_gpu() -> bool:
+    """Whether there are an NVIDIA GPU and CuPy here."""
+    try:
+        _cupy()
+    except GpuError:
+        return False
+    return True
+
+
+@cache
+def _module(together: bool) -> Any:
+    names = ("device", "streams", "pairs") if together else ("device", "streams", "rows", "births")
+    options = ("--std=c++17", "-default-device")
+    return _cupy().RawModule(code=source(*names), options=options, enable_cooperative_groups=together)
+
+
+@cache
+def _kernel(name: str) -> Any:
+    return _module(name in ("tilt_pairs", "rotate_pairs")).get_function(name)
