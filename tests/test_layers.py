@@ -21,7 +21,7 @@ LAYERS = """
     schedule
     draw length
     chain
-    draws monitor workers
+    draws monitor workers backends
     progress tasks
     runner
     posterior

@@ -89,6 +89,7 @@ def _go_on(store: Store, data: Observed, n_jobs: int | None, monitor: Monitor | 
         seed=settings.seed,
         n_jobs=n_jobs,
         backend=settings.backend,
+        tf32=settings.tf32,
         monitor=monitor,
         store=store,
     )

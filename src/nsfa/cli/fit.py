@@ -105,6 +105,7 @@ def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | N
         "chains": sampling.chains, "tune": sampling.tune, "draws": sampling.draws, "thin": sampling.thin,
         "preview": sampling.preview, "random_state": sampling.seed, "n_jobs": jobs, "noise": str(model.noise),
         "prior": str(model.prior), "dtype": str(model.dtype),
+        "backend": str(model.backend), "tf32": model.tf32,
         "scale": None if model.scale is ScaleName.none else str(model.scale),
     }  # fmt: skip
     if jobs == 0:

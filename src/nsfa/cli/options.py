@@ -37,6 +37,14 @@ class DtypeName(StrEnum):
     float32 = "float32"
 
 
+class BackendName(StrEnum):
+    """Where chains run."""
+
+    auto = "auto"
+    cpu = "cpu"
+    gpu = "gpu"
+
+
 class ScaleName(StrEnum):
     """What features are divided by."""
 
@@ -94,6 +102,10 @@ class ModelOptions:
     dtype: Annotated[DtypeName, _option(MODEL, "Precision of the table in memory; float32 takes half the room.")] = (
         DtypeName.float64
     )
+    backend: Annotated[BackendName, _option(MODEL, "Where chains run; auto takes a GPU if there is gain in it.")] = (
+        BackendName.auto
+    )
+    tf32: Annotated[bool, _option(MODEL, "Let a GPU round to ten bits in products, for speed.", "--tf32")] = False
 
 
 @dataclass(frozen=True)
