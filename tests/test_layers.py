@@ -18,7 +18,7 @@ LAYERS = """
     passing
     model
     moves metrics filling counts matching annotations
-    schedule
+    schedule blocks
     draw length
     chain
     draws monitor workers backends

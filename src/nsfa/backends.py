@@ -6,6 +6,7 @@ from typing import Any
 
 from nsfa.data import Observed
 from nsfa.kernels import get_kernels
+from nsfa.passing import PassingSamples
 from nsfa.samples import Samples
 
 BACKENDS = ("auto", "cpu", "gpu")
@@ -26,9 +27,11 @@ def check_backend(backend: Any, tf32: Any) -> None:
 
 def resolve_backend(backend: str, data: Observed) -> str:
     """What "auto" is for this table on this machine, any other as it is; ValueError where there is no such machine."""
+    if backend == "gpu" and data.elsewhere:
+        raise ValueError("Tables in blocks need backend='cpu' or 'auto'. Got 'gpu'; leave it out.")
     if backend == "gpu":
         raise ValueError(NEEDS_GPU.format("a version of nsfa without it"))
-    return "cpu" if backend == "auto" else backend
+    return "cpu" if backend == "auto" or data.elsewhere else backend
 
 
 def open_samples(data: Observed, backend: str = "cpu", tf32: bool = False, threads: int = 1) -> Samples:
@@ -36,4 +39,6 @@ def open_samples(data: Observed, backend: str = "cpu", tf32: bool = False, threa
 
     Beside these it takes the names of kernels, "numba" and "reference": what tests and earlier stores call the CPU.
     """
+    if data.elsewhere:
+        return PassingSamples(data.values.table, get_kernels("numba", threads))
     return Samples(data, get_kernels("numba" if backend == "cpu" else backend, threads))

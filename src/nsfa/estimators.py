@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nsfa.arrays import Ints
 from nsfa.backends import check_backend, resolve_backend
+from nsfa.blocks import opened
 from nsfa.counts import check_count, worker_count
-from nsfa.data import Observed, observe
+from nsfa.data import Observed
 from nsfa.draws.store import Settings
 from nsfa.length import Length
 from nsfa.matching import find_or_check
@@ -57,8 +58,9 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
         Parameters
         ----------
-        X : array-like, DataFrame or scipy sparse matrix of shape (n_samples, n_features)
-            NaN marks missing entries; they are integrated out.
+        X : array-like, DataFrame, scipy sparse matrix or dask array of shape (n_samples, n_features)
+            NaN marks missing entries; they are integrated out. A dask array must be complete: it stays in blocks of
+            samples on the workers of the client in use, or of two made for it.
         y : ignored
         progress : bool
             Show on standard error where the chains stand: a line each on a terminal, a line now and then elsewhere.
@@ -69,19 +71,25 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             ``nsfa.resume`` goes on after an interrupt, a kill or a full disk.
         """
         check_backend(self.backend, self.tf32)
-        spec, data = self._spec(), observe(X, self.scale, dtype=self.dtype)
-        validate_data(self, X, reset=True, skip_check_array=True)
-        backend = resolve_backend(self.backend, data)
-        seed = resolve_seed(self.random_state)
-        settings = Settings(spec, self._length(data), seed, self.chains, backend, self.tf32 and backend == "gpu")
-        check_count("chains", self.chains)
-        spec.check_shape(*data.shape)
-        worker_count(self.n_jobs)
-        with shown(self.chains, progress, monitor) as watcher:
-            self.posterior_ = _sampled(data, settings, self.n_jobs, watcher, store)
+        spec = self._spec()
+        with opened(X, spec, self.scale, self.dtype) as data:
+            validate_data(self, X, reset=True, skip_check_array=True)
+            settings = self._settings(spec, data)
+            worker_count(self.n_jobs)
+            with shown(self.chains, progress, monitor) as watcher:
+                self.posterior_ = _sampled(data, settings, self.n_jobs, watcher, store)
         self.n_features_in_ = data.n_features
         self._warn()
         return self
+
+    def _settings(self, spec: ModelSpec, data: Observed) -> Settings:
+        """What the run is, for this table; ValueError where it cannot be."""
+        backend = resolve_backend(self.backend, data)
+        seed, tf32 = resolve_seed(self.random_state), self.tf32 and backend == "gpu"
+        settings = Settings(spec, self._length(data), seed, self.chains, backend, tf32)
+        check_count("chains", self.chains)
+        spec.check_shape(*data.shape)
+        return settings
 
     def _length(self, data: Observed) -> Length:
         """How long the chains are for this table."""

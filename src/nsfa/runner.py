@@ -92,8 +92,9 @@ def sample(
     seed = fresh_seed() if seed is None else seed
     length = length or Length()
     at_once, backend = min(worker_count(n_jobs), chains), resolve_backend(backend, data)
-    if backend == "gpu":
-        workers, at_once = "threads", 1
+    if backend == "gpu" or data.elsewhere:
+        # of a table on other workers as many at once as wanted: here they only wait
+        workers, at_once = "threads", at_once if data.elsewhere and n_jobs is not None else 1
     elif workers == "auto":
         long = chains * length.sweeps * _guess_seconds(data) > _WORTH_PROCESSES
         alone = n_jobs is None and table_bytes(data) > TOO_LARGE_TO_COPY

@@ -292,7 +292,8 @@ def _fingerprint(data: Observed, settings: Settings) -> str:
     del length["draws"], length["preview"]
     what = [codec.pack_spec(settings.spec), length, settings.seed, settings.backend, settings.tf32]
     mark = hashlib.sha256(_text({"what": what}))
-    values = data.values
+    # of values that are elsewhere their sums of squares say enough
+    values: Any = data.power if data.elsewhere else data.values
     for part in (values.data, values.indices, values.indptr) if sp.issparse(values) else (values,):
         mark.update(np.ascontiguousarray(part).data)
     for part in (data.center, data.scale, data.kept, data.count, data.feature_holes.entry):
