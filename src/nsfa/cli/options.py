@@ -184,6 +184,18 @@ class RunOptions(WorkOptions):
     force: Annotated[bool, _option(RUNNING, "Replace an earlier run in the output directory.", "--force")] = False
 
 
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Where a table that is too large for one process is."""
+
+    dask: Annotated[
+        bool, _option(RUNNING, "Leave the table (zarr, h5ad) in blocks on Dask workers: two new ones.", "--dask")
+    ] = False  # fmt: skip
+    scheduler: Annotated[
+        str | None, _option(RUNNING, "... or those of the Dask scheduler at this address.", metavar="ADDRESS")
+    ] = None  # fmt: skip
+
+
 def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of ``groups``; it is called with an instance of each, then its own parameters."""
 

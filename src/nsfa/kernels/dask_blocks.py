@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 # A node of the tree that adds up what workers return has so many branches.
@@ -16,6 +17,8 @@ _RETRIES = 3
 _PATIENCE = "10s"
 # The first workers a machine gets, if there are none.
 N_WORKERS = 2
+# Ctrl-C is for the client, which needs them to end its sweep.
+_NO_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 _NEEDS_DASK = "Tables in blocks need Dask. Got a Python without it ({}); install nsfa[dask]."
 
 Group = Sequence[Any]
@@ -51,7 +54,7 @@ def connected(address: str | None = None, cores: int = 1) -> Iterator[Any]:
         client = distributed.Client.current()
     except ValueError:
         how = {"n_workers": N_WORKERS, "threads_per_worker": max(1, cores // N_WORKERS), "dashboard_address": ":0"}
-        with distributed.LocalCluster(**how) as cluster, distributed.Client(cluster) as own:
+        with distributed.LocalCluster(**how, preload=_NO_INTERRUPTS) as cluster, distributed.Client(cluster) as own:
             yield own
         return
     yield client
@@ -135,6 +138,27 @@ def reduced(
     while len(parts) > BRANCHES:
         parts = [client.submit(join, parts[i : i + BRANCHES], **how) for i in range(0, len(parts), BRANCHES)]
     return client.submit(finish, parts, **how).result()
+
+
+def from_rows(read: Callable[[int, int], Any], shape: tuple[int, int], rows: int, sparse: bool) -> Any:
+    """A dask array (samples, features) of read(start, stop), so many rows at a time."""
+    import numpy as np
+    import scipy.sparse as sp
+    from dask.delayed import delayed
+
+    da: Any = import_module("dask.array")
+    meta = sp.csr_array((0, 0)) if sparse else np.empty((0, 0))
+    edges = [*range(0, shape[0], rows), shape[0]]
+    blocks = [
+        da.from_delayed(delayed(read, pure=False)(start, stop), (stop - start, shape[1]), meta=meta)
+        for start, stop in pairwise(edges)
+    ]
+    return da.concatenate(blocks)
+
+
+def write_zarr(array: Any, path: Any) -> None:
+    """Write a dask array to a new zarr folder, each block by the worker that has it."""
+    array.to_zarr(str(path), overwrite=True)
 
 
 def mapped(X: Any, function: Callable[..., Any], payload: Any, width: int) -> Any:
