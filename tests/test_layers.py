@@ -19,10 +19,10 @@ LAYERS = """
     gpu_samples
     model
     moves metrics filling counts matching annotations
-    schedule
+    schedule blocks
     draw length
     chain
-    draws monitor workers
+    draws monitor workers backends
     progress tasks
     runner
     posterior

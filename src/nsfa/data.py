@@ -40,15 +40,42 @@ from nsfa.table import (
 
 SCALES = ("feature", "global", None)
 DTYPES = ("float64", "float32")
+ELSEWHERE = (
+    "This needs the values of the fitted table, which are not kept where a table is fitted in blocks. "
+    "Pass samples to transform, impute or score_samples instead."
+)
+
+
+class Elsewhere:
+    """Values (D, N) that are not in this process: on workers, while ``table`` can go through them there.
+
+    ``dtype`` is their precision and ``nbytes`` the room they take. ``table`` is a ``nsfa.passing.Table``; it stays
+    behind where this is sent, kept or outlives its fit.
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: str = "float64", nbytes: int = 0, table: Any = None) -> None:
+        self.shape, self.dtype, self.nbytes, self.table = shape, dtype, nbytes, table
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "table": None}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ValueError(ELSEWHERE)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise ValueError(ELSEWHERE)
 
 
 @dataclass(frozen=True)
 class Observed:
     """Values (D, N) of the features that vary, zero-filled where missing, and what is needed to go back.
 
-    ``values`` is dense and centred, or sparse and uncentred with ``offset`` (D,) holding the centres. ``power`` (D,)
-    is Σ_n y_dn² and ``count`` (D,) the number of observed entries. ``center`` and ``scale`` are per feature of the
-    user's table (n_features,); ``kept`` (D,) are the positions of the modelled features in it.
+    ``values`` is dense and centred, or sparse and uncentred with ``offset`` (D,) holding the centres, or
+    ``Elsewhere``. ``power`` (D,) is Σ_n y_dn² and ``count`` (D,) the number of observed entries. ``center`` and
+    ``scale`` are per feature of the user's table (n_features,); ``kept`` (D,) are the positions of the
+    modelled features in it.
     """
 
     values: Any
@@ -74,6 +101,11 @@ class Observed:
     def complete(self) -> bool:
         """Whether no entry is missing."""
         return self.missing is None
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the values are not in this process."""
+        return isinstance(self.values, Elsewhere)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,7 +140,7 @@ class Observed:
 
     def is_from(self, table: Floats) -> bool:
         """Whether this was made of the given dense table (samples, features): same holes, same values elsewhere."""
-        if table.shape != (self.shape[1], self.n_features) or self.offset is not None:
+        if table.shape != (self.shape[1], self.n_features) or self.offset is not None or self.elsewhere:
             return False
         scaled = ((table - self.center) / self.scale).T[self.kept]
         own = self.values if self.missing is None else np.where(self.missing, np.nan, self.values)
@@ -172,16 +204,21 @@ def observe(X: Any, scale: str | None = "feature", center: bool = True, dtype: s
     in double. Raises ValueError with one sentence when the table cannot be used; warns about features that do not
     vary, which are left out of the model and get zero loadings.
     """
-    if scale not in SCALES:
-        raise ValueError(f"scale must be 'feature', 'global' or None. Got {scale!r}.")
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ValueError(f"dtype must be 'float64' or 'float32'. Got {dtype!r}.")
+    check_settings(scale, dtype)
     names = read_names(X)
     if sp.issparse(X):
         return _observe_sparse(X, scale, center, names, dtype)
     table = as_table(X)
     check_shape(*table.shape)
     return _observe_dense(table, scale, center, names, dtype)
+
+
+def check_settings(scale: Any, dtype: Any) -> None:
+    """Raise ValueError unless these are ways to scale and to keep a table."""
+    if scale not in SCALES:
+        raise ValueError(f"scale must be 'feature', 'global' or None. Got {scale!r}.")
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ValueError(f"dtype must be 'float64' or 'float32'. Got {dtype!r}.")
 
 
 def _scales(deviation: Floats, count: Floats, kept: Ints, scale: str | None) -> Floats:
@@ -216,7 +253,7 @@ def _observe_dense(table: Any, scale: str | None, center: bool, names: tuple[str
     columns = dense_columns(table, names)
     if columns.missing is not None:
         check_observed(columns.missing.T, names)
-    mean, kept, divisor = _centring(columns, scale, center, names)
+    mean, kept, divisor = centring(columns, scale, center, names)
     values = dense_values(table, columns, mean, columns.unit / divisor, kept, np.dtype(dtype))
     gone = None
     if columns.missing is not None:
@@ -248,7 +285,7 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
         raise ValueError(f"X must hold real numbers. Got a sparse matrix of dtype {X.dtype}.")
     rows = sparse_rows(X)
     columns = sparse_columns(rows)
-    mean, kept, divisor = _centring(columns, scale, center, names)
+    mean, kept, divisor = centring(columns, scale, center, names)
     values = sparse_values(rows, 1.0 / divisor, kept, np.dtype(dtype))
     offset = (mean * columns.unit / divisor)[kept]
     return Observed(
@@ -267,7 +304,7 @@ def _observe_sparse(X: Any, scale: str | None, center: bool, names: tuple[str, .
     )
 
 
-def _centring(
+def centring(
     columns: Columns, scale: str | None, center: bool, names: tuple[str, ...] | None
 ) -> tuple[Floats, Ints, Floats]:
     """The features' centres, in their units, which of them are kept, and what they are divided by."""

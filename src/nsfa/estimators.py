@@ -13,8 +13,10 @@ from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nsfa.arrays import Ints
+from nsfa.backends import check_backend, resolve_backend
+from nsfa.blocks import opened
 from nsfa.counts import check_count, worker_count
-from nsfa.data import Observed, observe
+from nsfa.data import Observed
 from nsfa.draws.store import Settings
 from nsfa.length import Length
 from nsfa.matching import find_or_check
@@ -56,8 +58,9 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
         Parameters
         ----------
-        X : array-like, DataFrame or scipy sparse matrix of shape (n_samples, n_features)
-            NaN marks missing entries; they are integrated out.
+        X : array-like, DataFrame, scipy sparse matrix or dask array of shape (n_samples, n_features)
+            NaN marks missing entries; they are integrated out. A dask array must be complete: it stays in blocks of
+            samples on the workers of the client in use, or of two made for it.
         y : ignored
         progress : bool
             Show on standard error where the chains stand: a line each on a terminal, a line now and then elsewhere.
@@ -67,17 +70,26 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             A new folder to write draws and checkpoints to as the chains go; ``nsfa.load`` reads it, and
             ``nsfa.resume`` goes on after an interrupt, a kill or a full disk.
         """
-        spec, data = self._spec(), observe(X, self.scale, dtype=self.dtype)
-        validate_data(self, X, reset=True, skip_check_array=True)
-        settings = Settings(spec, self._length(data), resolve_seed(self.random_state), self.chains)
-        check_count("chains", self.chains)
-        spec.check_shape(*data.shape)
-        worker_count(self.n_jobs)
-        with shown(self.chains, progress, monitor) as watcher:
-            self.posterior_ = _sampled(data, settings, self.n_jobs, watcher, store)
+        check_backend(self.backend, self.tf32)
+        spec = self._spec()
+        with opened(X, spec, self.scale, self.dtype) as data:
+            validate_data(self, X, reset=True, skip_check_array=True)
+            settings = self._settings(spec, data)
+            worker_count(self.n_jobs)
+            with shown(self.chains, progress, monitor) as watcher:
+                self.posterior_ = _sampled(data, settings, self.n_jobs, watcher, store)
         self.n_features_in_ = data.n_features
         self._warn()
         return self
+
+    def _settings(self, spec: ModelSpec, data: Observed) -> Settings:
+        """What the run is, for this table; ValueError where it cannot be."""
+        backend = resolve_backend(self.backend, data)
+        seed, tf32 = resolve_seed(self.random_state), self.tf32 and backend == "gpu"
+        settings = Settings(spec, self._length(data), seed, self.chains, backend, tf32)
+        check_count("chains", self.chains)
+        spec.check_shape(*data.shape)
+        return settings
 
     def _length(self, data: Observed) -> Length:
         """How long the chains are for this table."""
@@ -133,7 +145,10 @@ def _sampled(
     if store is not None:
         return sample_stored(store, data, settings, n_jobs, monitor)
     spec, length, seed = settings.spec, settings.length, settings.seed
-    run = sample(data, spec, chains=settings.chains, length=length, seed=seed, n_jobs=n_jobs, monitor=monitor)
+    run = sample(
+        data, spec, chains=settings.chains, length=length, seed=seed, n_jobs=n_jobs, monitor=monitor,
+        backend=settings.backend, tf32=settings.tf32,
+    )  # fmt: skip
     return Posterior.from_results(data, spec, run, length, seed)
 
 
@@ -186,6 +201,9 @@ class NSFA(_BayesianModel):
     dtype
         The precision in which the table is kept: "float64", or "float32" for half the memory. Sums, and everything
         that is drawn, are in double precision either way.
+    backend, tf32
+        Where the chains run: "cpu", "gpu" (needs the extra ``gpu``), or "auto". ``tf32`` lets a GPU round the factors
+        of its products to ten bits, for speed.
     """
 
     _model = "nsfa"
@@ -196,12 +214,14 @@ class NSFA(_BayesianModel):
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
         scale: str | None = "feature", prior: Any = "default", spike: float = 0.1, birth_scale: float = 1.0,
         sweep: str = "auto", dtype: str = "float64",
+        backend: str = "auto", tf32: bool = False,
     ) -> None:  # fmt: skip
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
         self.concentration, self.stickiness = concentration, stickiness
         self.noise, self.scale, self.prior = noise, scale, prior
         self.spike, self.birth_scale, self.sweep, self.dtype = spike, birth_scale, sweep, dtype
+        self.backend, self.tf32 = backend, tf32
 
 
 class SFA(_BayesianModel):
@@ -214,13 +234,14 @@ class SFA(_BayesianModel):
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
         scale: str | None = "feature", prior: Any = "default", sweep: str = "auto", dtype: str = "float64",
+        backend: str = "auto", tf32: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
         self.concentration, self.stickiness = concentration, stickiness
         self.noise, self.scale, self.prior = noise, scale, prior
-        self.sweep, self.dtype = sweep, dtype
+        self.sweep, self.dtype, self.backend, self.tf32 = sweep, dtype, backend, tf32
 
 
 class FactorModel(_BayesianModel):
@@ -230,8 +251,10 @@ class FactorModel(_BayesianModel):
         self, spec: ModelSpec | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
         scale: str | None = "feature", dtype: str = "float64",
+        backend: str = "auto", tf32: bool = False,
     ) -> None:  # fmt: skip
         self.spec, self.scale, self.dtype = spec, scale, dtype
+        self.backend, self.tf32 = backend, tf32
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
 
@@ -249,11 +272,13 @@ class _PlainModel(_BayesianModel):
         self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
         noise: str = "diagonal", scale: str | None = "feature", prior: Any = "default", dtype: str = "float64",
+        backend: str = "auto", tf32: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
         self.noise, self.scale, self.prior, self.dtype = noise, scale, prior, dtype
+        self.backend, self.tf32 = backend, tf32
 
 
 class FA(_PlainModel):

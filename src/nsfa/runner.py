@@ -17,18 +17,17 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from nsfa.backends import open_samples, resolve_backend
 from nsfa.chain import Chain, Sweep, chain_generator, run_chain
 from nsfa.counts import check_count, core_count, worker_count
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.draws.log import Keeper, Memory, open_log
 from nsfa.draws.store import Store
-from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.model.spec import ModelSpec
 from nsfa.model.start import starting_factors
 from nsfa.monitor import Monitor, Progress
-from nsfa.samples import Samples
 from nsfa.workers import Worker, borrowed
 
 _REPORT_EVERY = 0.1
@@ -56,6 +55,7 @@ class _Job:
     length: Length
     seed: int
     backend: str
+    tf32: bool
     threads: int
     watched: bool
     store: Store | None
@@ -70,7 +70,8 @@ def sample(
     seed: int | None = None,
     n_jobs: int | None = None,
     workers: str = "auto",
-    backend: str = "numba",
+    backend: str = "auto",
+    tf32: bool = False,
     monitor: Monitor | None = None,
     store: Store | None = None,
 ) -> list[ChainResult]:
@@ -80,6 +81,7 @@ def sample(
     there are cores); cores left over speed up each chain. ``workers`` is "threads", "processes" or "auto": short runs
     take turns in one thread; of long ones one chain stays here and the others go to processes, which take seconds to
     start. Every process has a copy of the table: of one of more than 1 GB chains take turns unless ``n_jobs`` is given.
+    ``backend`` and ``tf32`` are those of the estimators, or a name of kernels; chains on a GPU take turns.
     ``monitor`` may be called from other threads. With a ``store``, whose lock the caller holds, chains go on from what
     it has and leave their draws there instead of returning them.
     """
@@ -89,14 +91,17 @@ def sample(
         raise ValueError(f"workers must be 'auto', 'threads' or 'processes'. Got {workers!r}.")
     seed = fresh_seed() if seed is None else seed
     length = length or Length()
-    at_once = min(worker_count(n_jobs), chains)
-    if workers == "auto":
+    at_once, backend = min(worker_count(n_jobs), chains), resolve_backend(backend, data)
+    if backend == "gpu" or data.elsewhere:
+        # of a table on other workers as many at once as wanted: here they only wait
+        workers, at_once = "threads", at_once if data.elsewhere and n_jobs is not None else 1
+    elif workers == "auto":
         long = chains * length.sweeps * _guess_seconds(data) > _WORTH_PROCESSES
         alone = n_jobs is None and table_bytes(data) > TOO_LARGE_TO_COPY
         workers = "processes" if long and at_once > 1 and not alone else "threads"
         at_once = at_once if workers == "processes" else 1
     threads = max(1, core_count() // at_once) if n_jobs is None else 1
-    job = _Job(data, spec, length, seed, backend, threads, monitor is not None, store)
+    job = _Job(data, spec, length, seed, backend, tf32, threads, monitor is not None, store)
     run = _run_in_threads if workers == "threads" else _run_in_processes
     return run(job, chains, at_once, monitor or (lambda progress: None))
 
@@ -142,10 +147,8 @@ def _run_kept(
     if keeper.complete:
         return ChainResult(chain, keeper.draws, finished=True)
     with threadpool_limits(1):
-        samples, start = (
-            Samples(job.data, get_kernels(job.backend, job.threads)),
-            starting_factors(job.spec, job.data.shape, chain),
-        )
+        samples = open_samples(job.data, job.backend, job.tf32, job.threads)
+        start = starting_factors(job.spec, job.data.shape, chain)
         engine = Chain(samples, job.spec, chain_generator(job.seed, chain), start, job.length.tune)
         keeper.restore(engine)
         last_report, total = time.monotonic(), job.length.sweeps

@@ -384,7 +384,8 @@ class Samples:
 
 def abilities(data: Observed) -> frozenset[str]:
     """What samples of a table in memory can do: see ``Samples.can``."""
-    return frozenset({"whole", "complete"} if data.offset is not None else {"whole", "complete", "dense"})
+    by_row = data.offset is None and not data.elsewhere
+    return frozenset({"whole", "complete", "dense"} if by_row else {"whole", "complete"})
 
 
 def project(

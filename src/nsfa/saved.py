@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
+from typing import Any
 
 from nsfa.atomic import clear_leftovers
+from nsfa.blocks import reopened
 from nsfa.counts import check_count
 from nsfa.data import Observed
 from nsfa.draws.files import StoreError
@@ -49,6 +52,7 @@ def resume(
     n_jobs: int | None = None,
     monitor: Monitor | None = None,
     progress: bool = False,
+    X: Any = None,
 ) -> Posterior:
     """Go on with a run that was interrupted, killed, or ran out of disk; or add draws to a finished one.
 
@@ -62,6 +66,8 @@ def resume(
         How many draws to add to each chain of a finished run.
     n_jobs, monitor, progress
         As in ``fit``.
+    X
+        The table again, where it was a dask array: a store does not keep it.
     """
     store = open_store(path)
     if draws is not None:
@@ -73,10 +79,24 @@ def resume(
         clear_leftovers(store.path)
         # again: its length may have changed before the lock was ours
         store, data = open_store(path), store.data()
-        if draws is not None:
-            store = _extended(store, draws)
-        with shown(store.settings.chains, progress, monitor) as watcher:
-            return _go_on(store, data, n_jobs, watcher)
+        with _table(store, data, X) as table, shown(store.settings.chains, progress, monitor) as watcher:
+            if draws is not None:
+                store = _extended(store, draws)
+            return _go_on(store, table, n_jobs, watcher)
+
+
+def _table(store: Store, data: Observed, X: Any) -> AbstractContextManager[Observed]:
+    """The table of the run: as the store has it, or on workers again."""
+    if data.elsewhere == (X is not None):
+        return nullcontext(data) if X is None else reopened(X, data)
+    if X is not None:
+        raise ValueError(
+            f"X is for runs of dask arrays. Got it with {store.path}, which keeps its table; leave it out."
+        )
+    raise StoreError(
+        f"{store.path} is of a table in blocks, which it does not keep. Pass it again: "
+        f"nsfa.resume({str(store.path)!r}, X=...)."
+    )
 
 
 def _go_on(store: Store, data: Observed, n_jobs: int | None, monitor: Monitor | None) -> Posterior:
@@ -89,6 +109,7 @@ def _go_on(store: Store, data: Observed, n_jobs: int | None, monitor: Monitor | 
         seed=settings.seed,
         n_jobs=n_jobs,
         backend=settings.backend,
+        tf32=settings.tf32,
         monitor=monitor,
         store=store,
     )

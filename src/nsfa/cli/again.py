@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from nsfa.cli import companions, compare
+from nsfa.cli import cluster, companions, compare
 from nsfa.cli.errors import quiet_library
 from nsfa.cli.fit import absolute_paths
 from nsfa.cli.options import COMPANIONS, ReportOptions, VerdictOptions, WorkOptions, takes
@@ -59,12 +59,14 @@ def resume(
     store, config = draws_of(out), read_config(out)
 
     def sampler(monitor: Any) -> Any:
-        posterior = nsfa.resume(store, draws=draws, n_jobs=work.jobs, monitor=monitor)
+        posterior = nsfa.resume(store, draws=draws, n_jobs=work.jobs, monitor=monitor, X=table)
         if posterior.resolved:
             change_config(out, {"sampling": posterior.resolved}, also=("estimator",))
         return posterior
 
-    complete(out, sampler, open_store(store).settings.chains, report_options(config), work)
+    table = cluster.table_of(config)
+    with cluster.connection(cluster.options_of(config)):
+        complete(out, sampler, open_store(store).settings.chains, report_options(config), work, table)
 
 
 def keep_companions(out: Path, new: ReportOptions, data: Observed, quiet: bool) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated, Any, TypeVar
 
 from typer import Argument, Option
 
-from nsfa.cli import memory
+from nsfa.cli import cluster, memory
 from nsfa.cli.companions import Companions, read_companions
 from nsfa.cli.options import (
     COMPANIONS,
+    ClusterOptions,
     ModelOptions,
     ReadingOptions,
     ReportOptions,
@@ -37,13 +38,14 @@ TableArgument = Annotated[
 Output = Annotated[Path, Option("-o", "--output", help="Directory for the results; new or empty.", show_default=False)]
 
 
-@takes(TableOptions, ModelOptions, SamplingOptions, ReportOptions, RunOptions)
+@takes(TableOptions, ModelOptions, SamplingOptions, ReportOptions, RunOptions, ClusterOptions)
 def fit(
     reading: TableOptions,
     model: ModelOptions,
     sampling: SamplingOptions,
     wanted: ReportOptions,
     run: RunOptions,
+    where: ClusterOptions,
     table: TableArgument,
     output: Output,
 ) -> None:
@@ -63,21 +65,25 @@ def fit(
     nsfa fit expression.csv -o results --annotations samples.csv --gene-sets hallmark.gmt --gene-names symbols.csv
 
     nsfa fit expression.csv -o results --model sfa --n-components 20 --require-convergence
+
+    nsfa fit atlas.h5ad -o results --dask --scheduler tcp://head:8786
     """
     estimator = make_estimator(model, sampling, run.jobs)
     check_free(output, run.force)
-    read = read_input(table, reading, run.quiet)
+    cluster.check(where, reading, wanted)
+    read = (cluster.read_blocks if where.dask else read_input)(table, reading, run.quiet)
     given = Companions(read.annotations, None, read.symbols)
     companions = read_companions(wanted, read.sample_names, read.gene_names, given, run.quiet)
-    if not run.ignore_memory:
+    if not run.ignore_memory and not where.dask:
         check_memory(read.shape, model, sampling, run.jobs, stored=_entries(read.X))
     source = describe_input(table, read)
     if not run.quiet:
         tell_progress(f"{source['n_genes']:,} genes × {source['n_samples']:,} samples, {_holes(source)}.")
     absolute, reading = absolute_paths(wanted, *COMPANIONS), absolute_paths(reading, "genes")
-    command = command_line("fit", source["path"], output.absolute(), reading, model, sampling, absolute)
-    sections = describe_settings(source, reading, model, sampling, estimator)
-    start(output, Plan(estimator, read, command, sections, absolute, companions), run)
+    command = command_line("fit", source["path"], output.absolute(), reading, model, sampling, absolute, where)
+    sections = describe_settings(source, reading, model, sampling, estimator) | {"cluster": section(where)}
+    with cluster.connection(where):
+        start(output, Plan(estimator, read, command, sections, absolute, companions), run)
 
 
 def _holes(source: dict[str, Any]) -> str:
@@ -105,6 +111,7 @@ def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | N
         "chains": sampling.chains, "tune": sampling.tune, "draws": sampling.draws, "thin": sampling.thin,
         "preview": sampling.preview, "random_state": sampling.seed, "n_jobs": jobs, "noise": str(model.noise),
         "prior": str(model.prior), "dtype": str(model.dtype),
+        "backend": str(model.backend), "tf32": model.tf32,
         "scale": None if model.scale is ScaleName.none else str(model.scale),
     }  # fmt: skip
     if jobs == 0:

@@ -37,6 +37,14 @@ class DtypeName(StrEnum):
     float32 = "float32"
 
 
+class BackendName(StrEnum):
+    """Where chains run."""
+
+    auto = "auto"
+    cpu = "cpu"
+    gpu = "gpu"
+
+
 class ScaleName(StrEnum):
     """What features are divided by."""
 
@@ -94,6 +102,10 @@ class ModelOptions:
     dtype: Annotated[DtypeName, _option(MODEL, "Precision of the table in memory; float32 takes half the room.")] = (
         DtypeName.float64
     )
+    backend: Annotated[BackendName, _option(MODEL, "Where chains run; auto takes a GPU if there is gain in it.")] = (
+        BackendName.auto
+    )
+    tf32: Annotated[bool, _option(MODEL, "Let a GPU round to ten bits in products, for speed.", "--tf32")] = False
 
 
 @dataclass(frozen=True)
@@ -170,6 +182,18 @@ class RunOptions(WorkOptions):
 
     ignore_memory: Annotated[bool, _option(RUNNING, "Start even if memory looks too small.", "--ignore-memory")] = False
     force: Annotated[bool, _option(RUNNING, "Replace an earlier run in the output directory.", "--force")] = False
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Where a table that is too large for one process is."""
+
+    dask: Annotated[
+        bool, _option(RUNNING, "Leave the table (zarr, h5ad) in blocks on Dask workers: two new ones.", "--dask")
+    ] = False  # fmt: skip
+    scheduler: Annotated[
+        str | None, _option(RUNNING, "... or those of the Dask scheduler at this address.", metavar="ADDRESS")
+    ] = None  # fmt: skip
 
 
 def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:

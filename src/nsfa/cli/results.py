@@ -29,7 +29,8 @@ def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config
     """Write all that is derived from the draws; returns its summary."""
     from nsfa.display import symbols_of
 
-    samples = read_samples(out, posterior.data.shape[1])
+    # of a table in blocks the workers write the scores, in its order
+    samples = read_samples(out, len(posterior.consensus().scores))
     names = read_kept_names(out, posterior.data.names)
     symbols = symbols_of(posterior.consensus(), names)
     enrichment = tested_sets(out, posterior, symbols)
@@ -92,7 +93,8 @@ def write_tables(out: Path, posterior: Posterior, samples: Any, enrichment: Any,
     genes, factors = list(consensus.feature_names), [f"factor_{k}" for k in range(consensus.n_factors)]
     for name, values in (("loadings", consensus.loadings), ("inclusion", consensus.inclusion)):
         write_csv(out / f"{name}.csv", pd.DataFrame(values, index=genes, columns=factors), "gene")
-    write_csv(out / "scores.csv", pd.DataFrame(consensus.scores, index=samples, columns=factors), "sample")
+    if not posterior.data.elsewhere:
+        write_csv(out / "scores.csv", pd.DataFrame(consensus.scores, index=samples, columns=factors), "sample")
     write_csv(out / "factors.csv", factor_table(_shown_as(consensus, symbols), enrichment), "factor")
     write_csv(out / "genes.csv", gene_lists(consensus, symbols), None)
     write_factor_genes(out / FACTOR_GENES, posterior, symbols)
@@ -226,7 +228,7 @@ def _drawings(posterior: Posterior, samples: Any, symbols: Symbols) -> dict[str,
         "loadings": lambda: pl.loadings(consensus),
         "variance_explained": lambda: pl.variance_explained(consensus),
         "inclusion": lambda: pl.inclusion_curve(consensus),
-        "scores": lambda: pl.scores(consensus, factors=pair, groups=groups),
+        **({"scores": lambda: pl.scores(consensus, factors=pair, groups=groups)} if len(consensus.scores) else {}),
     }
 
 

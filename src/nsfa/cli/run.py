@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nsfa.cli.cluster import write_scores
 from nsfa.cli.companions import Companions, write_gene_lists, write_samples
 from nsfa.cli.errors import NOT_CONVERGED, PARTLY_CONVERGED, Interrupts, quiet_library
 from nsfa.cli.options import ReportOptions, RunOptions, VerdictOptions
@@ -44,13 +45,19 @@ class Plan:
     companions: Companions
     keep_table: bool = False
 
+    @property
+    def in_blocks(self) -> bool:
+        """Whether the table is on workers, its samples without names."""
+        return not self.table.sample_names
+
 
 def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
     """Fit, with the draws on disk from the first one, and write the results."""
     with claim(out, run.force):
         write_config(out, plan.command, {**plan.sections, "results": section(plan.wanted)})
         annotations, sets, names = plan.companions
-        write_samples(out, plan.table.sample_names, annotations)
+        if not plan.in_blocks:
+            write_samples(out, plan.table.sample_names, annotations)
         write_gene_lists(out, sets, names)
         if plan.keep_table:
             write_csv(out / TABLE, plan.table.frame().T, "gene", digits=None)
@@ -62,7 +69,8 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
                 change_config(out, {"sampling": open_ones})
             return posterior
 
-        return complete(out, sampler, plan.estimator.chains, plan.wanted, run)
+        again = plan.table.X if plan.in_blocks else None
+        return complete(out, sampler, plan.estimator.chains, plan.wanted, run, again)
 
 
 def resume_words(out: Path) -> str:
@@ -70,8 +78,13 @@ def resume_words(out: Path) -> str:
     return f"nsfa resume {shlex.quote(str(out))} goes on"
 
 
-def complete(out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, talk: VerdictOptions) -> Posterior:
-    """Run ``sampler`` with its progress shown, write what came of it, and say so; exits unless all is well."""
+def complete(
+    out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, talk: VerdictOptions, X: Any = None
+) -> Posterior:
+    """Run ``sampler`` with its progress shown, write what came of it, and say so; exits unless all is well.
+
+    ``X`` is the table where it is in blocks, for its scores.
+    """
     begun = time.monotonic()
     with quiet_library(talk.quiet), Interrupts(f"Ended at once. {resume_words(out)}.") as interrupts:
         if chains and not talk.quiet and not_compiled():
@@ -80,6 +93,8 @@ def complete(out: Path, sampler: Sampler, chains: int, wanted: ReportOptions, ta
             posterior = sampler(monitor)
         with _half_written(out, interrupts):
             found = write_results(out, posterior, wanted, read_config(out))
+            if X is not None:
+                write_scores(out, posterior, X)
             found |= {"seconds": round(time.monotonic() - begun, 3), "output": str(out)}
             found["files"] = files(out)
     if talk.json:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.data import Observed
+from nsfa.data import Elsewhere, Observed
 from nsfa.draw import Draw, factor_counts
 from nsfa.kernels import Holes
 from nsfa.model.spec import Gamma, ModelSpec, Priors
@@ -75,7 +75,11 @@ def _split(column: dict[str, Any]) -> Iterator[Any]:
 
 def pack_data(data: Observed) -> dict[str, Any]:
     """A table with all that is needed to sample on and to go back to the user's units."""
-    return {item.name: getattr(data, item.name) for item in fields(Observed)}
+    tree = {item.name: getattr(data, item.name) for item in fields(Observed)}
+    if data.elsewhere:
+        values = data.values
+        tree["values"] = {"shape": list(values.shape), "dtype": values.dtype, "nbytes": values.nbytes}
+    return tree
 
 
 def unpack_data(tree: dict[str, Any]) -> Observed:
@@ -83,6 +87,9 @@ def unpack_data(tree: dict[str, Any]) -> Observed:
     values = {name: tree[name] for name in tree}
     for name in ("feature_holes", "pattern_holes"):
         values[name] = Holes(*values[name])
+    if isinstance(values["values"], dict):
+        where = values["values"]
+        values["values"] = Elsewhere(tuple(where["shape"]), where["dtype"], where["nbytes"])
     for name, value in values.items():
         # lists of names were tuples
         values[name] = tuple(value) if isinstance(value, list) else value

@@ -42,7 +42,7 @@ FORMAT, VERSION = "nsfa store", 1
 HEADER, TABLE = "store.json", "data.npz"
 # Seconds between two checkpoints of a chain.
 EVERY = 5.0
-_AS_THEY_ARE = ("seed", "chains", "backend", "resumable", "cut_short")
+_AS_THEY_ARE = ("seed", "chains", "backend", "tf32", "resumable", "cut_short")
 _DAMAGED_HEADER = "{} is damaged. Put back a copy of it; the draws beside it are untouched."
 
 
@@ -50,6 +50,7 @@ _DAMAGED_HEADER = "{} is damaged. Put back a copy of it; the draws beside it are
 class Settings:
     """What a run is, beside its table.
 
+    ``backend`` is the one the chains run on, "auto" being decided; draws of another agree to rounding only.
     ``resumable`` is False for draws that were saved without their chains, ``cut_short`` True if those had been stopped.
     """
 
@@ -57,7 +58,8 @@ class Settings:
     length: Length
     seed: int
     chains: int
-    backend: str = "numba"
+    backend: str = "cpu"
+    tf32: bool = False
     resumable: bool = True
     cut_short: bool = False
     written_by: str = __version__
@@ -271,7 +273,8 @@ def _unpack_settings(tree: dict[str, Any]) -> Settings:
         spec=codec.unpack_spec(tree["spec"]),
         length=Length(**tree["length"]),
         written_by=tree["nsfa"],
-        **{name: tree[name] for name in _AS_THEY_ARE},
+        # what a store of an earlier version does not say is as the default is
+        **{name: tree[name] for name in _AS_THEY_ARE if name in tree},
     )
 
 
@@ -287,9 +290,10 @@ def _fingerprint(data: Observed, settings: Settings) -> str:
     """What the draws depend on, in 32 digits: the number of chains and of draws is not part of it."""
     length = asdict(settings.length)
     del length["draws"], length["preview"]
-    what = [codec.pack_spec(settings.spec), length, settings.seed, settings.backend]
+    what = [codec.pack_spec(settings.spec), length, settings.seed, settings.backend, settings.tf32]
     mark = hashlib.sha256(_text({"what": what}))
-    values = data.values
+    # of values that are elsewhere their sums of squares say enough
+    values: Any = data.power if data.elsewhere else data.values
     for part in (values.data, values.indices, values.indptr) if sp.issparse(values) else (values,):
         mark.update(np.ascontiguousarray(part).data)
     for part in (data.center, data.scale, data.kept, data.count, data.feature_holes.entry):

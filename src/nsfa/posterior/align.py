@@ -57,6 +57,11 @@ class Alignment:
         own, where = own[where >= 0], where[where >= 0]
         return own, where, self.sign[i][own]
 
+    def taken(self, some: Ints) -> Alignment:
+        """That of the draws ``some`` alone."""
+        factor, sign, rotation = (tuple(part[i] for i in some) for part in (self.factor, self.sign, self.rotation))
+        return Alignment(self.pivot, factor, sign, rotation)
+
     def support(self) -> Bools:
         """Whether draw i contains column m of the pivot, (draws, M)."""
         out = np.zeros((len(self.factor), self.pivot.shape[1] + 1), dtype=np.bool_)

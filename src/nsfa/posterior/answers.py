@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_array
 
 from nsfa.arrays import Floats, Ints
+from nsfa.blocks import in_blocks
 from nsfa.matching import find_features, put_features, take_features, warn_caller
 from nsfa.table import as_float_table
 
@@ -34,7 +35,7 @@ class Answers:
         raise NotImplementedError
 
     def _matched(self, X: Any) -> Any:
-        where = self._find(X)
+        where = None if in_blocks(X) is not None else self._find(X)
         return X if where is None else take_features(X, where)
 
     def transform(self, X: Any, return_std: bool = False) -> Any:
@@ -45,7 +46,8 @@ class Answers:
 
         Parameters
         ----------
-        X : array-like, DataFrame or scipy sparse matrix of shape (n_samples, n_features)
+        X : array-like, DataFrame, scipy sparse matrix or dask array of shape (n_samples, n_features)
+            Of a dask array the scores are one, too, to be computed block by block.
         return_std : bool
             Also return the posterior standard deviations.
 

@@ -127,6 +127,12 @@ def aligned_draws(
     return out
 
 
+def score_draws(draws: Sequence[Draw]) -> Ints:
+    """The draws over which scores are averaged."""
+    size = max(len(draws[0].noise_precision) * max(draw.n_factors for draw in draws), 1)
+    return evenly(len(draws), min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100)))
+
+
 def score_means(
     data: Observed, draws: Sequence[Draw], alignment: Alignment, keep: Ints, kernels: Kernels
 ) -> tuple[Floats, Floats]:
@@ -134,10 +140,12 @@ def score_means(
 
     Over the draws that contain the factor: in the others it has no scores.
     """
-    shape = data.shape[1], len(keep)
+    # of a table that is elsewhere nobody's
+    shape = 0 if data.elsewhere else data.shape[1], len(keep)
     mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
-    size = max(len(draws[0].noise_precision) * max(draw.n_factors for draw in draws), 1)
-    some = evenly(len(draws), min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100)))
+    if not shape[0]:
+        return mean, square
+    some = score_draws(draws)
 
     def scores(i: int) -> SampleMoments:
         return sample_moments(data, draws[i], kernels, alignment.rotation[i])

@@ -105,6 +105,9 @@ class Consensus:
     @property
     def two_samples(self) -> Floats:
         """Share of each factor's squared scores that two samples hold (K,): above one half, outliers may make it up."""
+        if not len(self.scores):
+            # of a table in blocks they are not known
+            return np.full(self.n_factors, np.nan)
         square = np.sort(self.scores**2, axis=0)
         out: Floats = square[-2:].sum(axis=0) / np.maximum(square.sum(axis=0), np.finfo(float).tiny)
         return out

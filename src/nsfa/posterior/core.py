@@ -12,18 +12,20 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Bools, Floats, Ints
+from nsfa.blocks import in_blocks, one_thread
 from nsfa.data import Observed
 from nsfa.draw import COVARIANCES, Draw, feature_pairs
 from nsfa.draws.log import save_chains
 from nsfa.draws.store import Settings
 from nsfa.kernels import get_kernels
+from nsfa.kernels.dask_blocks import mapped
 from nsfa.length import Length
 from nsfa.metrics import log_mean_density
 from nsfa.model.priors import normal_log_density
 from nsfa.model.spec import ModelSpec
 from nsfa.posterior.align import Alignment, align, evenly
 from nsfa.posterior.answers import OwnAnswers
-from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build_consensus, score_means
+from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build_consensus, score_draws, score_means
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, advise, diagnose
 from nsfa.posterior.moves import moves_of
@@ -242,14 +244,30 @@ class Posterior(OwnAnswers):
         shape = (len(self.chains), len(self.chains[0]), *loadings.shape[1:])
         return loadings.reshape(shape), (loadings != 0).reshape(shape)
 
-    def _scores(self, X: Any) -> tuple[Floats, Floats]:
-        """Posterior mean and standard deviation (n_samples, K) of the scores of samples with the fit's features."""
+    def _scores(self, X: Any) -> Any:
+        """Posterior mean and standard deviation (n_samples, K) of the scores of samples with the fit's features.
+
+        Of a dask array they are dask arrays.
+        """
         consensus = self.consensus()
+        if (named := in_blocks(X)) is not None:
+            return self._scores_in_blocks(named.array)
         given = self.draws, self._alignment, consensus.pivot, get_kernels("numba")
         with threadpool_limits(1):
             parts = [score_means(block, *given) for block in sample_blocks(self.data, X)]
         mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
         return mean * consensus.sign, deviation
+
+    def _scores_in_blocks(self, X: Any) -> Any:
+        """The same for a dask array: two lazy ones with its blocks of samples."""
+        consensus = self.consensus()
+        if X.ndim != 2 or X.shape[1] != self.data.n_features:
+            raise ValueError(f"X must have the {self.data.n_features} features of the fit. Got shape {X.shape}.")
+        some = score_draws(self.draws)
+        draws = [self.draws[i] for i in some]
+        given = self.data, draws, self._alignment.taken(some), consensus.pivot, consensus.sign
+        both, width = mapped(X, _block_scores, given, 2 * consensus.n_factors), consensus.n_factors
+        return both[:, :width], both[:, width:]
 
     def log_density(self, X: Any) -> Floats:
         """Log density of samples, old or new, scores integrated out and averaged over draws, in the user's units.
@@ -312,6 +330,17 @@ class Posterior(OwnAnswers):
         draws = self.draws
         work = len(entries.row) * int(max(draw.n_factors for draw in draws)) ** 2
         return [draws[i] for i in evenly(len(draws), max(SCORE_DRAWS, _PREDICTION_WORK // max(work, 1)))]
+
+
+def _block_scores(chunk: Any, payload: tuple[Any, ...]) -> Floats:
+    """Means and standard deviations (n, 2 K) of a block's scores, on a worker."""
+    data, draws, alignment, keep, sign = payload
+    with one_thread():
+        parts = [
+            score_means(block, draws, alignment, keep, get_kernels("numba")) for block in sample_blocks(data, chunk)
+        ]
+    mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return np.hstack([mean * sign, deviation])
 
 
 def _range(counts: Ints) -> str:

@@ -62,13 +62,18 @@ def read_h5ad(path: Path, layer: str | None = None) -> Sheet:
         has = show_some(list(adata.layers)) or "none"
         raise ValueError(f"{path.name} must have values in X. Got none; give a layer (there are: {has}).")
     samples, genes = list(adata.obs_names), list(adata.var_names)
-    column = _symbol_column(adata.var, genes)
-    symbols = None if column is None else _words(adata.var[column])
+    column, symbols = symbols_of(adata.var, genes)
     known = list(adata.obs.columns)
     notes = [f"Annotations of the samples (obs): {show_some(known, 5)}."] if known else []
     notes += [f"Symbols of the genes (var): {show(column)}."] if symbols else []
     annotations = adata.obs if known else None
     return Sheet(_real(values, path), samples, genes, tuple(notes), True, annotations=annotations, symbols=symbols)
+
+
+def symbols_of(frame: Any, names: list[str]) -> tuple[Any, list[str] | None]:
+    """The column of var with the genes' symbols, and these; None for both without one."""
+    column = _symbol_column(frame, names)
+    return column, None if column is None else _words(frame[column])
 
 
 def _symbol_column(frame: Any, names: list[str]) -> Any:

@@ -66,7 +66,7 @@ def write_report(
     posterior, path = posterior_of(posterior), Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"The folder of the report must exist. Got {str(path.parent)!r}; create it first.")
-    frame = samples.check_annotations(annotations, posterior.data.shape[1])
+    frame = samples.check_annotations(annotations, len(posterior.consensus().scores))
     symbols = symbols_of(posterior.consensus(), gene_names)
     if enrichment is None and gene_sets is not None:
         enrichment = enrich_both(posterior.consensus(), gene_sets, symbols)

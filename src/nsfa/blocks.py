@@ -1,0 +1,446 @@
+"""A table in blocks of samples on the workers of a cluster, of which only sums come back.
+
+Same seed, same draws, whatever the workers and the blocks: sums of floating-point numbers depend on their order, so the
+order is the table's alone. Samples are cut into units of a fixed number, beginning at multiples of it; what is summed
+over a unit is made of arrays of the same shapes by one thread; and sums of units are added up along the one binary tree
+over their numbers, node i of level l being the sum of nodes 2i and 2i + 1 below it. A block returns the nodes that lie
+whole within it, and whoever has two neighbours adds them. (Machines whose BLAS rounds otherwise still differ.)
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+from nsfa.arrays import Floats
+from nsfa.columns import Columns, dense_columns, sparse_columns, sparse_rows
+from nsfa.counts import core_count
+from nsfa.data import Elsewhere, Observed, centring, check_settings, no_holes, observe
+from nsfa.kernels import dask_blocks as cluster
+from nsfa.kernels import get_kernels
+from nsfa.model.spec import ModelSpec
+from nsfa.passing import ObservedTable, Passed
+from nsfa.table import as_table, check_power, check_shape
+
+# Samples of a unit, of tables with at least so many features and of narrower ones.
+_WIDE, _UNIT, _UNIT_OF_NARROW = 1024, 1024, 4096
+# Tables that take more than this share of the workers' memory are kept in files beside them, and read unit by unit.
+_IN_MEMORY = 0.5
+_NEEDS_COMPLETE = (
+    "A table in blocks must have no missing entries. Got NaN; fill them, drop their samples, or fit a table in memory."
+)
+
+Add = Callable[[Any, Any], Any]
+
+
+class Node(NamedTuple):
+    """The sum over units ``first`` to ``first + size``: ``size`` is a power of two, and ``first`` a multiple of it."""
+
+    first: int
+    size: int
+    value: Any
+
+
+def joined(nodes: Iterable[Node], add: Add) -> list[Node]:
+    """Nodes in the order of their units, each with its neighbour added where the two make up a node."""
+    out: list[Node] = []
+    for node in nodes:
+        while out and out[-1].size == node.size and out[-1].first % (2 * node.size) == 0:
+            left = out.pop()
+            node = Node(left.first, 2 * node.size, add(left.value, node.value))
+        out.append(node)
+    return out
+
+
+def join(parts: Sequence[list[Node]], add: Add) -> list[Node]:
+    """The nodes of several neighbouring parts."""
+    return joined((node for part in parts for node in part), add)
+
+
+def finish(parts: Sequence[list[Node]], add: Add) -> Any:
+    """The sum over all units: of the nodes that are left, from the first on."""
+    first, *rest = join(parts, add)
+    total = first.value
+    for node in rest:
+        total = add(total, node.value)
+    return total
+
+
+def add_all(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sums of two tuples, entry by entry."""
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def join_sums(parts: Sequence[list[Node]]) -> list[Node]:
+    """``join`` of sums of arrays."""
+    return join(parts, add_all)
+
+
+def finish_sums(parts: Sequence[list[Node]]) -> tuple[Any, ...]:
+    """``finish`` of sums of arrays."""
+    out: tuple[Any, ...] = finish(parts, add_all)
+    return out
+
+
+class Cut(NamedTuple):
+    """Samples of whole units: the first unit's number, a unit's size, and from which rows of which chunks they come."""
+
+    first: int
+    unit: int
+    rows: tuple[tuple[int, int], ...]
+
+
+def unit_size(n_features: int) -> int:
+    """Samples of a unit of a table with so many features."""
+    return _UNIT if n_features >= _WIDE else _UNIT_OF_NARROW
+
+
+def cuts(lengths: Sequence[int], unit: int) -> list[tuple[Cut, list[int]]]:
+    """Chunks of these lengths cut anew where units begin, with the numbers of the chunks that each cut takes from.
+
+    As long as the longest chunk or somewhat shorter: a power of two of units, so that each is one node of the tree.
+    """
+    edges = np.concatenate([[0], np.cumsum(lengths)])
+    step = unit * 2 ** int(np.log2(max(max(lengths) // unit, 1)))
+    out = []
+    for start in range(0, int(edges[-1]), step):
+        stop = min(start + step, int(edges[-1]))
+        some = range(int(np.searchsorted(edges, start, "right")) - 1, int(np.searchsorted(edges, stop, "left")))
+        rows = tuple((max(start - int(edges[i]), 0), min(stop, int(edges[i + 1])) - int(edges[i])) for i in some)
+        out.append((Cut(start // unit, unit, rows), list(some)))
+    return out
+
+
+def units_of(cut: Cut, chunks: list[Any]) -> Iterator[Any]:
+    """The units of a cut, one after another, as tables (samples, features): arrays, or sparse."""
+    chunks = [chunk if sp.issparse(chunk) else as_table(chunk) for chunk in chunks]
+    edges = np.concatenate([[0], np.cumsum([stop - start for start, stop in cut.rows])])
+    for start in range(0, int(edges[-1]), cut.unit):
+        stop = min(start + cut.unit, int(edges[-1]))
+        parts = [
+            chunk[low + max(start - at, 0) : low + min(stop, end) - at]
+            for chunk, (low, _), (at, end) in zip(chunks, cut.rows, pairwise(edges.tolist()), strict=True)
+            if at < stop and end > start
+        ]
+        if len(parts) == 1:
+            yield parts[0]
+        else:
+            yield sp.vstack(parts, format="csr") if any(map(sp.issparse, parts)) else np.concatenate(parts)
+
+
+class Described(NamedTuple):
+    """The features' moments over some samples, the bytes of the values in double precision; or why there are none."""
+
+    columns: Columns | None
+    nbytes: int
+    problem: str | None = None
+
+
+def describe(cut: Cut, chunks: list[Any]) -> list[Node]:
+    """``Described`` of the samples of a cut."""
+    try:
+        tables = enumerate(units_of(cut, chunks), cut.first)
+        return joined((Node(number, 1, _described(table)) for number, table in tables), add_described)
+    except ValueError as error:
+        # returned, not raised: workers would try again, and log it
+        units = -(-sum(stop - start for start, stop in cut.rows) // cut.unit)
+        return [Node(cut.first + i, 1, Described(None, 0, str(error))) for i in range(units)]
+
+
+def _described(table: Any) -> Described:
+    if sp.issparse(table):
+        return Described(sparse_columns(sparse_rows(table)), 12 * table.nnz)
+    columns = dense_columns(table, None)
+    if columns.missing is not None:
+        raise ValueError(_NEEDS_COMPLETE)
+    return Described(columns, 8 * table.size)
+
+
+def add_described(a: Described, b: Described) -> Described:
+    """That of the samples of both."""
+    if a.columns is None or b.columns is None:
+        return a if a.columns is None else b
+    return Described(add_columns(a.columns, b.columns), a.nbytes + b.nbytes)
+
+
+def join_described(parts: Sequence[list[Node]]) -> list[Node]:
+    """``join`` of what ``describe`` returns."""
+    return join(parts, add_described)
+
+
+def finish_described(parts: Sequence[list[Node]]) -> Described:
+    """``finish`` of what ``describe`` returns."""
+    out: Described = finish(parts, add_described)
+    return out
+
+
+def add_columns(a: Columns, b: Columns) -> Columns:
+    """The moments of the samples of both: Σ (y − ȳ)² = Σ_a + Σ_b + n_a n_b / n (ȳ_a − ȳ_b)², in units of the larger."""
+    size = np.maximum(a.size, b.size)
+    unit, observed = np.where(size > 0, size, 1.0), a.observed + b.observed
+    share_a, share_b = a.observed / observed, b.observed / observed
+    mean_a, mean_b = a.mean * (a.unit / unit), b.mean * (b.unit / unit)
+    variance = share_a * a.variance * (a.unit / unit) ** 2 + share_b * b.variance * (b.unit / unit) ** 2
+    return Columns(
+        observed,
+        size,
+        share_a * mean_a + share_b * mean_b,
+        variance + share_a * share_b * (mean_a - mean_b) ** 2,
+    )
+
+
+class Piece:
+    """Samples of whole units on a worker: in its memory, or in files beside it that end with the piece."""
+
+    def __init__(self, first: int, unit: int, units: list[Observed], folder: str | None = None) -> None:
+        self.first, self.unit, self._units = first, unit, units
+        self._files: list[str] = []
+        if folder is not None:
+            self._files = [_written(data, folder) for data in units]
+            self._units = []
+            weakref.finalize(self, _removed, self._files)
+
+    def units(self) -> Iterator[tuple[int, Observed]]:
+        """Each unit's number, and its samples."""
+        yield from enumerate(map(_read, self._files) if self._files else self._units, self.first)
+
+    def sums(self, function: Callable[[ObservedTable], tuple[Any, ...]]) -> list[Node]:
+        """What a function sums over each unit, added up."""
+        kernels = get_kernels("numba")
+        return joined(
+            (Node(i, 1, tuple(function(ObservedTable(data, kernels, i * self.unit)))) for i, data in self.units()),
+            add_all,
+        )
+
+    def __reduce__(self) -> Any:
+        # files stay where they are: another worker gets what is in them
+        return Piece, (self.first, self.unit, [data for _, data in self.units()])
+
+    def __sizeof__(self) -> int:
+        return 1000 + sum(_bytes(data.values) for data in self._units)
+
+
+def _bytes(values: Any) -> int:
+    parts = (values.data, values.indices, values.indptr) if sp.issparse(values) else (values,)
+    return sum(int(part.nbytes) for part in parts)
+
+
+def _written(data: Observed, folder: str) -> str:
+    handle, path = tempfile.mkstemp(dir=folder, prefix="nsfa-unit-")
+    with os.fdopen(handle, "wb") as file:
+        pickle.dump(data, file, protocol=5)
+    return path
+
+
+def _read(path: str) -> Observed:
+    with open(path, "rb") as file:
+        data: Observed = pickle.load(file)
+    return data
+
+
+def _removed(files: list[str]) -> None:
+    for path in files:
+        try:
+            os.unlink(path)
+        except OSError:
+            # with the worker's folder, or another's to take away
+            continue
+
+
+def make_piece(cut: Cut, chunks: list[Any], outline: Observed, in_files: bool) -> Piece:
+    """The samples of a cut, centred and scaled as the whole table is."""
+    units = []
+    for table in units_of(cut, chunks):
+        data = outline.like(table)
+        data = replace(data, values=data.values.astype(outline.values.dtype, copy=False))
+        # summed once: it stays with the unit
+        _ = data.total
+        units.append(data)
+    return Piece(cut.first, cut.unit, units, cluster.scratch_folder() if in_files else None)
+
+
+_limits = threading.Lock()
+_limited: list[Any] = []
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One BLAS thread, since their number can change the last bit; the former again once no task needs it."""
+    with _limits:
+        _limited.append(None if _limited else threadpool_limits(1))
+    try:
+        yield
+    finally:
+        with _limits:
+            if len(_limited) == 1:
+                _limited.pop().restore_original_limits()
+            else:
+                # the first one has what to go back to
+                _limited.pop()
+
+
+def sum_group(pieces: list[Piece], shared: tuple[str, tuple[Any, ...]]) -> list[Node]:
+    """Sums over all samples of neighbouring pieces, of the tuple that a verb of ``ObservedTable`` gives."""
+    verb, arguments = shared
+    with one_thread():
+        return join_sums([piece.sums(lambda table: _sums(table, verb, arguments)) for piece in pieces])
+
+
+def _sums(table: ObservedTable, verb: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    if verb == "moments":
+        return table.total, table.power
+    found = getattr(table, verb)(*arguments)
+    return found if isinstance(found, tuple) else (found,)
+
+
+class BlockTable:
+    """A ``nsfa.passing.Table`` whose samples are with the workers of a Dask client; the verbs are sums over them."""
+
+    def __init__(self, client: Any, groups: list[Any], shape: tuple[int, int]) -> None:
+        self.shape, self._client, self._groups = shape, client, groups
+        self.count = np.full(shape[0], float(shape[1]))
+        self.total, self.power = self._summed("moments")
+
+    def _summed(self, verb: str, *arguments: Any) -> tuple[Any, ...]:
+        shared = verb, arguments
+        out: tuple[Any, ...] = cluster.reduced(self._client, sum_group, self._groups, shared, join_sums, finish_sums)
+        return out
+
+    def pass_scores(self, loadings: Floats, noise_precision: Floats, intercept: Floats | None, key: int) -> Passed:
+        """Draw all scores, of which nothing is kept; see ``Table``. D K numbers go to each worker, and as many back."""
+        return Passed(*self._summed("pass_scores", np.ascontiguousarray(loadings), noise_precision, intercept, key))
+
+    def close(self) -> None:
+        """Let the workers forget the table."""
+        self._groups = []
+
+    def second(self, right: Floats) -> Floats:
+        """Y (Yᵀ right); see ``Table``."""
+        out: Floats = self._summed("second", np.ascontiguousarray(right))[0]
+        return out
+
+
+class Named(NamedTuple):
+    """A dask array (samples, features) and the names of its features."""
+
+    array: Any
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(samples, features)."""
+        return tuple(self.array.shape)
+
+
+def in_blocks(X: Any) -> Named | None:
+    """A dask array or frame, with its names if it has any; None for anything else."""
+    if isinstance(X, Named):
+        return X
+    if not cluster.is_dask(X):
+        return None
+    if hasattr(X, "to_dask_array"):
+        return Named(X.to_dask_array(lengths=True), tuple(str(name) for name in X.columns))
+    return Named(X)
+
+
+@contextmanager
+def opened(X: Any, spec: ModelSpec, scale: str | None, dtype: str) -> Iterator[Observed]:
+    """``observe`` for any table: of one in blocks the values are on workers, and stay there until this ends."""
+    named = in_blocks(X)
+    if named is None:
+        yield observe(X, scale, dtype=dtype)
+        return
+    if spec.scores != "gaussian":
+        raise ValueError(
+            f"Tables in blocks are for models with normal scores. Got {spec.name}, whose scores are clustered; "
+            "use another model, or a table in memory."
+        )
+    with cluster.connected(cores=core_count()) as client:
+        data = observe_blocks(client, named, scale, dtype=dtype)
+        try:
+            yield data
+        finally:
+            data.values.table.close()
+            data.values.table = None
+
+
+@contextmanager
+def reopened(X: Any, data: Observed) -> Iterator[Observed]:
+    """The table that a run in blocks had, on workers again: centred and scaled as it was. ValueError for another."""
+    named = in_blocks(X)
+    if named is None:
+        raise ValueError(f"X must be the dask array of the run. Got a {type(X).__name__}.")
+    with cluster.connected(cores=core_count()) as client:
+        if named.shape != (data.shape[1], data.n_features):
+            raise ValueError(f"X must be the table of the run, {data.shape[1]} × {data.n_features}. Got {named.shape}.")
+        table = _kept(client, _sources(named), data)
+        if not np.array_equal(table.power, data.power):
+            raise ValueError("X must be the table of the run. Got one with other values.")
+        try:
+            yield replace(data, values=Elsewhere(data.shape, data.values.dtype, data.values.nbytes, table))
+        finally:
+            table.close()
+
+
+def observe_blocks(
+    client: Any, X: Named, scale: str | None = "feature", center: bool = True, dtype: str = "float64"
+) -> Observed:
+    """``observe`` of a table in blocks: centred and scaled on the workers of ``client``, which keep it.
+
+    Blocks are read twice, for the moments and to be kept; sparse ones stay sparse.
+    """
+    check_settings(scale, dtype)
+    sources = _sources(X)
+    n_samples, n_features = X.shape
+    columns, size, problem = cluster.read_reduced(client, describe, sources, join_described, finish_described)
+    if columns is None:
+        raise ValueError(problem)
+    mean, kept, divisor = centring(columns, scale, center, X.columns)
+    outline = Observed(
+        values=Elsewhere((len(kept), n_samples), dtype, size // (2 if dtype == "float32" else 1)),
+        offset=None,
+        power=np.zeros(len(kept)),
+        count=np.full(len(kept), float(n_samples)),
+        feature_holes=no_holes(len(kept)),
+        pattern=np.zeros(0, dtype=np.int64),
+        pattern_holes=no_holes(1),
+        center=mean * columns.unit,
+        scale=divisor,
+        kept=kept,
+        n_features=n_features,
+        feature_names=X.columns,
+    )
+    table = _kept(client, sources, outline)
+    check_power(table.power)
+    values = Elsewhere(outline.shape, dtype, outline.values.nbytes, table)
+    return replace(outline, values=values, power=table.power)
+
+
+def _sources(X: Named) -> list[tuple[Cut, list[Any]]]:
+    """The cuts of a table, each with its chunks; ValueError where there are none to be had."""
+    array = X.array
+    if array.ndim != 2:
+        raise ValueError(f"X must be a 2-D table, samples × features. Got a dask array of shape {array.shape}.")
+    if np.isnan(array.shape).any():
+        raise ValueError("X must have known sizes. Got a dask array without; call X.compute_chunk_sizes() first.")
+    check_shape(*array.shape)
+    array = array.rechunk({1: -1})
+    chunks = cluster.chunks_of(array)
+    return [(cut, [chunks[i] for i in some]) for cut, some in cuts(array.chunks[0], unit_size(array.shape[1]))]
+
+
+def _kept(client: Any, sources: list[tuple[Cut, list[Any]]], outline: Observed) -> BlockTable:
+    in_files = outline.values.nbytes > _IN_MEMORY * cluster.memory(client)
+    return BlockTable(client, cluster.kept(client, make_piece, sources, outline, in_files), outline.shape)

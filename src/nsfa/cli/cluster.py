@@ -1,0 +1,77 @@
+"""Runs whose table is in blocks on Dask workers: what the options mean, and what is written otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nsfa.cli.options import ClusterOptions, ReadingOptions, ReportOptions, TableOptions
+from nsfa.cli.output import SCORES
+from nsfa.cli.words import note
+
+if TYPE_CHECKING:
+    from nsfa.posterior import Posterior
+    from nsfa.readers import Table
+
+_READ = ("samples_in_rows", "log2", "layer")
+
+
+def check(where: ClusterOptions, reading: TableOptions, wanted: ReportOptions) -> None:
+    """Raise ValueError about options that do not go together."""
+    if not where.dask:
+        if where.scheduler is not None:
+            raise ValueError(f"--scheduler is for --dask. Got {where.scheduler} without it; add --dask.")
+        return
+    given = {name: getattr(reading, name) for name in ("min_variance", "top_genes", "genes")}
+    given |= {"annotations": wanted.annotations, "impute": wanted.impute or None}
+    for name, value in given.items():
+        if value is not None:
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(
+                f"With --dask a table is fitted as it is. Got {flag}; leave it out, or make a smaller file."
+            )
+
+
+def connection(where: ClusterOptions) -> AbstractContextManager[Any]:
+    """The workers that the options ask for, while they are needed."""
+    if not where.dask:
+        return nullcontext()
+    from nsfa.counts import core_count
+    from nsfa.kernels.dask_blocks import connected
+
+    return connected(where.scheduler, core_count())
+
+
+def read_blocks(table: Path, reading: ReadingOptions, quiet: bool) -> Table:
+    """Say where a table's blocks are, and what was noticed."""
+    from nsfa.readers.lazy import read_lazily
+
+    read = read_lazily(table, **{name: getattr(reading, name) for name in _READ})
+    for text in [] if quiet else read.notes:
+        note(text)
+    return read
+
+
+def options_of(config: Mapping[str, Any]) -> ClusterOptions:
+    """Where the table of a run was."""
+    known = {field.name for field in fields(ClusterOptions)}
+    return ClusterOptions(**{name: value for name, value in config.get("cluster", {}).items() if name in known})
+
+
+def table_of(config: Mapping[str, Any]) -> Any:
+    """The table of a run again, in blocks; None where the run keeps it."""
+    if not options_of(config).dask:
+        return None
+    known = {name: value for name, value in config["table"].items() if name in _READ}
+    return read_blocks(Path(config["input"]["path"]), ReadingOptions(**known), quiet=True).X
+
+
+def write_scores(out: Path, posterior: Posterior, X: Any) -> None:
+    """Write ``scores.zarr``, samples × factors in the table's order; each block by a worker."""
+    from nsfa.kernels.dask_blocks import write_zarr
+
+    if posterior.n_components_:
+        write_zarr(posterior.transform(X), out / SCORES)

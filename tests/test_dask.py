@@ -1,0 +1,344 @@
+"""Tables in blocks on Dask workers: the same draws whatever the workers and blocks, and whoever is lost on the way."""
+
+import gc
+import os
+import pickle
+import signal
+import time
+from functools import partial
+from itertools import pairwise
+
+import dask.array as da
+import dask.dataframe as dd
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+import nsfa
+from nsfa import BFRM, NSFA, SFA
+from nsfa.backends import open_samples
+from nsfa.blocks import (
+    Named,
+    Node,
+    Piece,
+    add_columns,
+    cuts,
+    finish,
+    joined,
+    observe_blocks,
+    one_thread,
+    sum_group,
+    units_of,
+)
+from nsfa.chain import Chain, chain_generator
+from nsfa.columns import dense_columns
+from nsfa.data import observe
+from nsfa.datasets import make_sparse_factors
+from nsfa.draws.files import StoreError
+from nsfa.kernels import dask_blocks, get_kernels
+from nsfa.model import preset
+from nsfa.passing import ObservedTable, PassingSamples
+
+SHORT = {"chains": 2, "tune": 12, "draws": 6, "thin": 1, "random_state": 0}
+LONG_ENOUGH = SHORT | {"tune": 40}
+N = 10_000
+
+
+@pytest.fixture(scope="module")
+def table():
+    return make_sparse_factors(N, 30, 3, density=0.4, snr=5, random_state=0).X
+
+
+def local(n_workers, processes=False, **settings):
+    return distributed.LocalCluster(
+        n_workers=n_workers, threads_per_worker=1, processes=processes, dashboard_address=":0", **settings
+    )
+
+
+@pytest.fixture(scope="module")
+def client():
+    with local(2) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def chain_of(data, **settings):
+    return Chain(open_samples(data), preset("nsfa"), chain_generator(1, 0), **{"start": 5, "tune": 40, **settings})
+
+
+def swept(data, sweeps=12, before=None):
+    chain = chain_of(data)
+    for number in range(sweeps):
+        if number == 4 and before is not None:
+            before()
+        chain.sweep()
+    return chain
+
+
+@pytest.fixture(scope="module")
+def drawn(table, client):
+    return swept(observe_blocks(client, Named(da.from_array(table, chunks=(3000, 11)))))
+
+
+def same(a, b):
+    np.testing.assert_array_equal(a.state.loadings, b.state.loadings)
+    np.testing.assert_array_equal(a.state.noise_precision, b.state.noise_precision)
+    assert a.log_density() == b.log_density() and a.samples.log_evidence == b.samples.log_evidence
+
+
+def test_the_tree_gives_one_sum_for_any_partition(rng):
+    terms = rng.standard_normal(37) * 10.0 ** rng.integers(-8, 8, 37)
+    sums = set()
+    for _ in range(50):
+        edges = [0, *sorted(rng.choice(np.arange(1, 37), rng.integers(0, 9), replace=False)), 37]
+        parts = [joined((Node(i, 1, terms[i]) for i in range(a, b)), float.__add__) for a, b in pairwise(edges)]
+        some = rng.integers(0, len(parts) + 1)
+        parts = [joined([node for part in parts[:some] for node in part], float.__add__), *parts[some:]]
+        sums.add(finish(parts, float.__add__))
+    assert len(sums) == 1 and sums.pop() == pytest.approx(terms.sum())
+    # what the test could not fail without: the order does matter
+    assert len({float(np.add.reduce(rng.permutation(terms))) for _ in range(50)}) > 1
+
+
+@pytest.mark.parametrize("lengths", [(10,), (3, 4, 3), (1,) * 10, (9, 1), (100, 7, 30)])
+def test_cuts_take_every_row_once_and_begin_with_units(lengths):
+    rows = np.arange(sum(lengths))[:, None]
+    chunks = np.split(rows, np.cumsum(lengths)[:-1])
+    found, sizes = [], []
+    for cut, some in cuts(lengths, 4):
+        tables = list(units_of(cut, [chunks[i] for i in some]))
+        assert tables[0][0, 0] == 4 * cut.first and all(len(unit) == 4 for unit in tables[:-1])
+        found += tables
+        sizes.append(len(tables))
+    np.testing.assert_array_equal(np.concatenate(found), rows)
+    # each cut is a node of the tree
+    assert all(size & (size - 1) == 0 for size in sizes[:-1])
+
+
+def test_moments_of_parts_are_those_of_the_whole(rng):
+    X = np.column_stack([1e120 * rng.standard_normal(50), 5 + 1e-9 * rng.standard_normal(50), np.zeros(50)])
+    X[20:, 1] *= 3
+    whole, both = dense_columns(X, None), add_columns(dense_columns(X[:17], None), dense_columns(X[17:], None))
+    for name in ("observed", "size", "mean", "variance"):
+        np.testing.assert_allclose(getattr(both, name), getattr(whole, name), rtol=1e-12, atol=1e-25)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("dense", "float64"), ("dense", "float32"), ("sparse", "float64")])
+def test_a_table_in_blocks_is_centred_and_scaled_as_in_memory(kind, dtype, table, client):
+    X = np.where(np.abs(table) > 1, table, 0.0)
+    blocks = da.from_array(X, chunks=(2500, 30))
+    if kind == "sparse":
+        blocks = blocks.map_blocks(sp.csr_array)
+    whole, found = observe(X, dtype=dtype), observe_blocks(client, Named(blocks), dtype=dtype)
+    for name in ("center", "scale", "power", "count"):
+        np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-6, atol=1e-12)
+    ours, theirs = found.values.table, ObservedTable(whole, get_kernels())
+    right = np.random.default_rng(0).standard_normal((30, 4))
+    np.testing.assert_allclose(ours.second(right), theirs.second(right), rtol=1e-4, atol=1e-6 * N)
+    passed, other = (t.pass_scores(right, np.ones(30), right[:, 0], 5) for t in (ours, theirs))
+    for a, b in zip(passed, other, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3 if dtype == "float32" else 1e-8, atol=1e-4 * np.abs(b).max())
+
+
+def test_blocks_draw_what_a_table_in_memory_draws(table, drawn):
+    samples = PassingSamples(ObservedTable(observe(table), get_kernels()), get_kernels())
+    chain = Chain(samples, preset("nsfa"), chain_generator(1, 0), start=5, tune=40)
+    for _ in range(12):
+        chain.sweep()
+    np.testing.assert_array_equal(chain.state.active, drawn.state.active)
+    np.testing.assert_allclose(chain.state.loadings, drawn.state.loadings, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(("n_workers", "rows"), [(1, 9000), (2, 9000), (1, N), (3, 700)])
+def test_draws_depend_neither_on_workers_nor_on_blocks(n_workers, rows, table, drawn):
+    with local(n_workers) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        same(swept(observe_blocks(client, Named(da.from_array(table, chunks=(rows, 30))))), drawn)
+
+
+def test_tables_larger_than_memory_are_kept_in_files_and_draw_the_same(table, drawn, client, monkeypatch, tmp_path):
+    monkeypatch.setattr(dask_blocks, "memory", lambda client: 1.0)
+    monkeypatch.setattr(dask_blocks, "scratch_folder", lambda: str(tmp_path))
+    data = observe_blocks(client, Named(da.from_array(table, chunks=(5000, 30))))
+    assert len(list(tmp_path.iterdir())) == 3
+    same(swept(data), drawn)
+    data.values.table.close()
+    for _ in range(100):
+        client.run(gc.collect)
+        if not list(tmp_path.iterdir()):
+            return
+        time.sleep(0.1)
+    pytest.fail("the files are still there")
+
+
+def test_a_piece_in_files_is_sent_with_what_is_in_them(table, tmp_path):
+    data = observe(table)
+    piece = Piece(2, N, [data], str(tmp_path))
+    sent = pickle.loads(pickle.dumps(piece))
+    (number, unit), nodes = next(iter(sent.units())), sum_group([sent], ("second", (np.ones((30, 1)),)))
+    assert number == 2 and nodes[0].first == 2
+    np.testing.assert_array_equal(unit.values, data.values)
+    assert piece.__sizeof__() < 10_000 < data.values.nbytes < sent.__sizeof__()
+    assert len(list(tmp_path.iterdir())) == 1
+    del piece
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_killed_worker_changes_nothing(table, drawn):
+    with local(2, processes=True) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        data = observe_blocks(client, Named(da.from_array(table, chunks=(3000, 30))))
+        victim, *_ = client.run(os.getpid).values()
+        held = client.has_what()
+        assert all(held.values())
+        same(swept(data, before=partial(os.kill, victim, signal.SIGKILL)), drawn)
+        assert victim not in client.run(os.getpid).values()
+
+
+def test_a_worker_killed_while_it_draws_changes_nothing(table, drawn, monkeypatch):
+    """The kill comes from within a task, so that one is under way."""
+    with local(2, processes=True) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        data = observe_blocks(client, Named(da.from_array(table, chunks=(3000, 30))))
+        victim, *_ = client.run(os.getpid).values()
+        chain = chain_of(data)
+        for number in range(12):
+            monkeypatch.setattr("nsfa.blocks.sum_group", partial(_dying, victim) if number == 4 else sum_group)
+            chain.sweep()
+        same(chain, drawn)
+        assert victim not in client.run(os.getpid).values()
+
+
+def _dying(victim, pieces, shared):
+    if os.getpid() == victim:
+        os.kill(victim, signal.SIGKILL)
+    return sum_group(pieces, shared)
+
+
+@pytest.fixture(scope="module")
+def fitted(table, client, tmp_path_factory):
+    path = tmp_path_factory.mktemp("run") / "draws"
+    return SFA(3, **LONG_ENOUGH).fit(da.from_array(table, chunks=(4000, 30)), store=path), path
+
+
+def test_an_estimator_fits_a_dask_array_and_answers_without_the_table(table, fitted):
+    model, _ = fitted
+    assert model.n_components_ == 3 and model.n_features_in_ == 30
+    posterior = pickle.loads(pickle.dumps(model)).posterior_
+    assert posterior.data.shape == (30, N) and "10000 samples" in repr(posterior)
+    assert posterior.diagnostics().moves and np.isnan(posterior.consensus().two_samples).all()
+    assert len(posterior.summary()) == 3 and posterior.consensus().scores.shape == (0, 3)
+    np.testing.assert_allclose(model.impute(np.full((1, 30), np.nan))[0], model.mean_, atol=0.2)
+    with pytest.raises(ValueError, match="which are not kept"):
+        posterior.data.values.sum()
+    with pytest.raises(ValueError, match="which are not kept"):
+        np.asarray(posterior.data.values)
+
+
+def test_scores_of_a_dask_array_are_one(table, fitted):
+    model, _ = fitted
+    blocks = da.from_array(table, chunks=(1500, 30))
+    mean, deviation = model.transform(blocks, return_std=True)
+    assert mean.chunks == (blocks.chunks[0], (3,))
+    expected = model.transform(table, return_std=True)
+    np.testing.assert_allclose(mean.compute(), expected[0], atol=1e-10)
+    np.testing.assert_allclose(deviation.compute(), expected[1], atol=1e-10)
+    with pytest.raises(ValueError, match="30 features"):
+        model.posterior_.transform(blocks[:, :4])
+
+
+def test_a_run_goes_on_with_the_table_given_again(table, fitted, client, tmp_path):
+    model, path = fitted
+    blocks = da.from_array(table, chunks=(4000, 30))
+    long = SFA(3, **{**LONG_ENOUGH, "draws": 10}).fit(blocks)
+    with pytest.raises(StoreError, match="does not keep. Pass it again"):
+        nsfa.resume(path, draws=4)
+    with pytest.raises(ValueError, match="other values"):
+        nsfa.resume(path, draws=4, X=2 * blocks + 1)
+    again = nsfa.resume(path, draws=4, X=da.from_array(table, chunks=(5500, 30)))
+    for one, other in zip(again.draws, long.posterior_.draws, strict=True):
+        np.testing.assert_array_equal(one.loadings(), other.loadings())
+    kept = SFA(2, **SHORT).fit(table[:40], store=tmp_path / "kept")
+    with pytest.raises(ValueError, match="leave it out"):
+        nsfa.resume(tmp_path / "kept", draws=1, X=blocks)
+    assert nsfa.load(path).n_components_ == 3 and kept.n_components_
+
+
+def test_planted_factors_are_found_and_none_in_noise(client, rng):
+    planted = make_sparse_factors(N, 40, 4, density=0.3, snr=5, random_state=1)
+    found = NSFA(chains=1, tune=120, draws=10, thin=1, random_state=0).fit(da.from_array(planted.X, chunks=(5000, 40)))
+    assert found.n_components_ == 4
+    assert nsfa.metrics.reconstruction_error(planted.loadings, found.components_.T) < 0.2
+    noise = da.from_array(rng.standard_normal((N, 40)), chunks=(5000, 40))
+    assert NSFA(chains=1, tune=120, draws=10, thin=1, random_state=0).fit(noise).n_substantial_draws_.max() == 0
+
+
+def test_sparse_blocks_are_fitted_as_dense_ones(table, client):
+    X = np.where(np.abs(table) > 1, table, 0.0)
+    blocks = da.from_array(X, chunks=(3500, 30))
+    dense, sparse = (SFA(2, **SHORT).fit(b) for b in (blocks, blocks.map_blocks(sp.csr_matrix)))
+    assert sparse.posterior_.data.values.nbytes == 12 * np.count_nonzero(X) < dense.posterior_.data.values.nbytes
+    np.testing.assert_allclose(sparse.components_, dense.components_, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "words"),
+    [
+        (SFA(2), lambda X: da.where(X > 3, np.nan, X), "must have no missing entries"),
+        (SFA(2), lambda X: da.where(X > 3, np.inf, X), "must be finite"),
+        (SFA(2), lambda X: X[X[:, 0] > 0], "compute_chunk_sizes"),
+        (SFA(2), lambda X: X[:, 0], "2-D"),
+        (SFA(2), lambda X: X[:, :1], "at least 2"),
+        (BFRM(2), lambda X: X, "clustered"),
+        (SFA(2, backend="gpu"), lambda X: X, "backend='cpu'"),
+        (SFA(2, scale="rows"), lambda X: X, "scale must be"),
+    ],
+)
+def test_what_cannot_be_fitted_in_blocks_is_said_in_a_sentence(model, change, words, table, client):
+    with pytest.raises(ValueError, match=words):
+        model.fit(change(da.from_array(table, chunks=(5000, 30))))
+
+
+def test_constant_features_are_left_out(table, client):
+    X = np.column_stack([table[:, :5], np.full(N, 7.0)])
+    with pytest.warns(UserWarning, match="1 feature"):
+        model = SFA(2, **SHORT).fit(da.from_array(X, chunks=(5000, 6)))
+    assert not model.components_[:, 5].any() and model.mean_[5] == pytest.approx(7.0)
+
+
+def test_frames_bring_their_names(table, client):
+    frame = dd.from_pandas(pd.DataFrame(table[:, :6], columns=list("abcdef")), npartitions=3)
+    model = SFA(2, **SHORT).fit(frame)
+    assert model.posterior_.data.feature_names == tuple("abcdef")
+
+
+def test_one_thread_is_given_back_by_the_last(monkeypatch):
+    given = []
+
+    class Limits:
+        def __init__(self, n):
+            given.append(n)
+
+        def restore_original_limits(self):
+            given.append("back")
+
+    monkeypatch.setattr("nsfa.blocks.threadpool_limits", Limits)
+    with one_thread():
+        with one_thread():
+            pass
+        assert given == [1]
+    assert given == [1, "back"]
+
+
+def test_workers_are_made_where_there_are_none_and_closed(monkeypatch):
+    made = []
+    monkeypatch.setattr(distributed.Client, "current", classmethod(lambda cls: (_ for _ in ()).throw(ValueError())))
+    kind = distributed.LocalCluster
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **how: made.append(how) or kind(**how, processes=False))
+    with dask_blocks.connected(cores=8) as client:
+        assert len(client.nthreads()) == 2
+    assert made[0]["threads_per_worker"] == 4 and client.status == "closed"
+
+
+def test_a_scheduler_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(dask_blocks, "_PATIENCE", "100ms")
+    with pytest.raises(ValueError, match="There must be a Dask scheduler"), dask_blocks.connected("tcp://127.0.0.1:9"):
+        pass
