@@ -161,6 +161,100 @@ def atlas(n_features: int = 20_000, n_samples: int = 1_000_000, n_factors: int =
         moves(chain, 5)
 
 
+def fit(n_features: int = 2_000, n_samples: int = 1_000_000, n_factors: int = 20) -> None:
+    """A whole fit of a table in memory, one chain of 250 + 250 sweeps, and what it found of the planted factors."""
+    import cupy
+
+    from nsfa import NSFA
+
+    kernels = GpuKernels(CupyDevice())
+    rng = np.random.default_rng(0)
+    loadings = rng.standard_normal((n_features, n_factors)) * (rng.random((n_features, n_factors)) < 0.1)
+    scores = normals(kernels, n_samples, n_factors, 1)
+    X = np.empty((n_samples, n_features), np.float32)
+    right = cupy.asarray(loadings.T, np.float32)
+    for first in range(0, n_samples, 50_000):
+        rows = slice(first, first + 50_000)
+        X[rows] = (scores[rows] @ right + normals(kernels, 50_000, n_features, 2, first)).get()
+    cupy.get_default_memory_pool().free_all_blocks()
+    before = time.perf_counter()
+    model = NSFA(chains=1, tune=250, draws=250, thin=1, dtype="float32", backend="gpu", random_state=0).fit(X)
+    seconds = time.perf_counter() - before
+    found = model.components_
+    cosine = np.abs(found @ loadings) / np.outer(np.linalg.norm(found, axis=1), np.linalg.norm(loadings, axis=0))
+    print(
+        f"{n_features:,} × {n_samples:,}: {seconds:.1f} s, {model.n_components_} consensus factors, K of draws "
+        f"{np.bincount(model.n_components_draws_.ravel())[n_factors - 5 :]}, planted found at > 0.9: "
+        f"{int((cosine.max(axis=0) > 0.9).sum())} of {n_factors}, false {int((cosine.max(axis=1) < 0.9).sum())}"
+    )
+
+
+def geweke() -> None:
+    """Joint-distribution tests on the device: tables of 5 × 4, every hyperparameter drawn."""
+    sys.path.insert(0, "tests")
+    import geweke as joint
+
+    device = CupyDevice()
+
+    class OnDevice(joint.Given, DeviceSamples):
+        def __init__(self, data) -> None:
+            kernels, self.here = GpuKernels(device), ObservedTable(data, get_kernels())
+            super().__init__(DeviceTable.of(data, kernels), kernels)
+
+        def set_scores(self, scores) -> None:
+            gram, cross, sums, _ = self.here.sums_of(scores)
+            self.given = scores
+            self._set(gram, device.put(cross), sums)
+
+    runs = {
+        "nsfa": {"repeat": 2},
+        "nsfa, absolute slabs": {"priors": joint.ABSOLUTE, "noise": "shared"},
+        "nsfa pairs": {"without": ("update_buffet_parallel", "update_noise_diagonal", "update_births")},
+        "sfa": {},
+        "afa": {"repeat": 2},
+    }
+    for name, settings in runs.items():
+        before = time.perf_counter()
+        result = joint.run(name.split(",")[0].split()[0], 2_000, kind=OnDevice, **settings)
+        print(f"geweke {name}: largest |z| {result.worst:.2f}, {time.perf_counter() - before:.0f} s; {result}")
+
+
+def streamed() -> None:
+    """A table that passes through in blocks, and a sparse one, against the same on the CPU."""
+    import scipy.sparse as sp
+
+    import nsfa.gpu_samples as module
+
+    X = make_sparse_factors(3000, 500, n_components=5, density=0.2, random_state=0).X
+    sparse = sp.csr_array(np.where(np.abs(X) > 0.8, X, 0.0))
+    for label, table in (("streamed", X), ("sparse", sparse)):
+        data = observe(table, dtype="float32")
+        module.SPARE = 1.0 if label == "streamed" else 0.25
+        module.StreamedBlocks.__init__.__globals__["BLOCK"] = 512
+        device = CupyDevice()
+        if label == "streamed":
+            device = type("Small", (CupyDevice,), {"free_bytes": 3_000_000})()
+            module.SPARE = 0.25
+        gpu = gpu_samples(data, device=device)
+        cpu = PassingSamples(ObservedTable(data, get_kernels()), get_kernels(), at_once=True)
+        chains = [Chain(s, preset("nsfa"), chain_generator(3, 0), 6, tune=20) for s in (cpu, gpu)]
+        one, other = chains
+        state = other.samples.place(one.state)
+        passed = [
+            s.table.pass_scores(c.loadings, c.noise_precision, c.intercept, 5)
+            for s, c in ((cpu, one.state), (gpu, state))
+        ]
+        apart = [
+            float(np.abs(np.asarray(a) - (b.get() if hasattr(b, "get") else b)).max() / np.abs(a).max())
+            for a, b in zip(passed[0][:3], passed[1][:3], strict=True)
+        ]
+        print(
+            f"{label} {type(gpu.table._blocks).__name__}: S, T, sums apart by {apart}, gain {passed[0][3]:.6g} and "
+            f"{passed[1][3]:.6g}"
+        )
+        times(other, 20, f"  500 × 3,000 {label}")
+
+
 def main() -> None:
     """Run what is asked for, or all but the fit."""
     import cupy

@@ -19,11 +19,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from nsfa import schedule
+from nsfa.arrays import to_host
 from nsfa.data import Observed, observe
 from nsfa.kernels import get_kernels
 from nsfa.model import Gamma, Priors, preset
 from nsfa.model.joint import log_prior
 from nsfa.model.simulate import Simulated, simulate_data, simulate_state
+from nsfa.passing import ObservedTable, PassingSamples
 from nsfa.samples import Samples
 
 N_FEATURES, N_SAMPLES = 5, 4
@@ -99,6 +101,28 @@ class Result:
         return ", ".join(f"{self.names[i]} {self.z[i]:+.1f}" for i in order[:6])
 
 
+class Given:
+    """For samples that keep no scores: those that the table drew last, shifted as they have been, or given ones."""
+
+    def set_scores(self, scores) -> None:
+        self.given = scores
+        self._set(*self.table.sums_of(scores)[:3])
+
+    @property
+    def scores(self):
+        if not len(self.sums):
+            return np.zeros((self.n_samples, 0))
+        drawn = self.given if self.table.scores is None else np.vstack([to_host(block) for block in self.table.scores])
+        return drawn + (self.sums - drawn.sum(axis=0)) / len(drawn)
+
+
+class Passing(Given, PassingSamples):
+    """Such samples on the CPU."""
+
+    def __init__(self, data):
+        super().__init__(ObservedTable(data, get_kernels()), get_kernels())
+
+
 def mask(missing: bool) -> np.ndarray:
     """A fixed pattern of holes (samples × features): one feature mostly missing, one sample half missing."""
     out = np.zeros((N_SAMPLES, N_FEATURES), dtype=bool)
@@ -114,12 +138,22 @@ RUNAWAY = 150  # factors: a chain that gets here is caught
 
 
 def run(
-    name: str, sweeps: int, missing=True, seed: int = SEED, without=(), repeat=1, known=None, sparse=False, **changes
+    name: str,
+    sweeps: int,
+    missing=True,
+    seed: int = SEED,
+    without=(),
+    repeat=1,
+    known=None,
+    sparse=False,
+    kind=None,
+    **changes,
 ) -> Result:
     """z scores of every statistic for one model; ``changes`` go to the specification, moves named ``without`` are left out.
 
     Data come anew after ``repeat`` sweeps: intercepts, which are drawn last, act on the next one. ``known`` (D, K₀) is
     added to the prior log odds of the first factors. ``sparse``: the table is, and nothing is missing.
+    ``kind`` makes samples of a complete table that keep no scores (``Given``).
     """
     changes.setdefault("priors", PRIORS)
     if name != "nsfa":
@@ -138,8 +172,10 @@ def run(
             return simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
         return copy.deepcopy(drawn[rng.choice(len(drawn), p=weight / weight.sum())])
 
-    holes = mask(missing and not sparse)
-    chains = [_successive(spec, holes, start(), rng, without, repeat, sparse) for _ in range(sweeps // CHAIN_LENGTH)]
+    holes = mask(missing and not sparse and kind is None)
+    chains = [
+        _successive(spec, holes, start(), rng, without, repeat, sparse, kind) for _ in range(sweeps // CHAIN_LENGTH)
+    ]
     names = list(prior[0])
     a = np.array([[row[n] for n in names] for row in prior])
     b = np.array([[np.mean([row[n] for row in chain]) for n in names] for chain in chains])
@@ -193,27 +229,31 @@ def _renew(data: Observed, values: np.ndarray) -> None:
     data.__dict__.pop("total", None)
 
 
-def _successive(spec, holes, start, rng, without, repeat, sparse) -> list[dict[str, float]]:
+def _successive(spec, holes, start, rng, without, repeat, sparse, kind) -> list[dict[str, float]]:
     """Statistics of one chain after its first quarter, started from the prior."""
     state, scores, cluster = start
     values = simulate_data(state, scores, rng)
     table = np.where(holes, np.nan, values.T)
     data = _sparse_table(values) if sparse else observe(table, scale=None, center=False)
-    samples = Samples(data, get_kernels())
+    samples = Samples(data, get_kernels()) if kind is None else kind(data)
     samples.set_scores(scores)
-    samples.cluster = cluster
+    samples.cluster, state = cluster, samples.place(state)
     moves = schedule.build(spec, N_FEATURES, samples.can).moves
     out = []
     for sweep in range(CHAIN_LENGTH):
         if state.intercept is not None:
             # the prior is flat: wherever an intercept is, all else has the same distribution
             state.intercept[:] = 0.0
-        _renew(data, simulate_data(state, samples.scores, rng))
+        scores = samples.scores
+        _renew(data, simulate_data(state.on_host(), scores, rng))
+        if kind is not None:
+            samples = kind(data)
+            samples.set_scores(scores)
         samples.refresh(state)
         for move in repeat * tuple(move for move in moves if move.update.__name__ not in without):
             move.update(state, samples, spec, rng)
         if sweep >= CHAIN_LENGTH // 4 and sweep % 2:
-            out.append(statistics(state, samples, spec))
+            out.append(statistics(state.on_host(), samples, spec))
         if state.n_factors > RUNAWAY:
             break
-    return out or [statistics(state, samples, spec)]
+    return out or [statistics(state.on_host(), samples, spec)]

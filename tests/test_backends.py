@@ -62,7 +62,7 @@ def test_kernels_by_name_stay_at_hand(table):
     drawn = sample(data, preset("nsfa"), chains=1, length=Length(2, 2), seed=0, backend="reference")
     assert len(drawn[0].draws) == 2
     check_backend("auto", True)
-    assert resolve_backend("auto", data) in ("cpu", "gpu")
+    assert resolve_backend("auto", data, preset("nsfa")) in ("cpu", "gpu")
 
 
 def test_a_store_keeps_the_backend_and_those_of_earlier_versions_go_on(table, tmp_path):

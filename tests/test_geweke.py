@@ -104,6 +104,21 @@ def test_two_simulators_of_complete_data_agree(name):
     assert geweke.run(name, SWEEPS, missing=False).worst < BOUND
 
 
+PASSING = {
+    "nsfa": ("nsfa", {"repeat": 2}),
+    "nsfa pairs": ("nsfa", {"without": ALONE}),
+    "sfa parallel": ("sfa", {"sweep": "parallel", "noise": "shared"}),
+    "afa": ("afa", {"repeat": 2}),
+}
+
+
+@pytest.mark.parametrize("run", PASSING)
+def test_two_simulators_of_scores_that_pass_agree(run):
+    name, changes = PASSING[run]
+    result = geweke.run(name, SWEEPS, kind=geweke.Passing, **changes)
+    assert result.worst < BOUND, str(result)
+
+
 SPARSE = {
     "nsfa": ("nsfa", {"noise": "shared"}),
     # pairs of factors alone change the pattern

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from nsfa.data import Observed
+from nsfa.gpu_samples import gpu_samples
 from nsfa.kernels import get_kernels
+from nsfa.kernels.device import gpu_missing
+from nsfa.model.spec import ModelSpec
 from nsfa.passing import PassingSamples
 from nsfa.samples import Samples
 
 BACKENDS = ("auto", "cpu", "gpu")
-NEEDS_GPU = (
-    "backend='gpu' needs an NVIDIA GPU and CuPy. Got {}; install nsfa[gpu] on a machine with one, or use backend='cpu'."
-)
+# Entries from which a GPU gains more than its start costs.
+WORTH_GPU = 1_000_000
 
 
 def check_backend(backend: Any, tf32: Any) -> None:
@@ -25,13 +27,32 @@ def check_backend(backend: Any, tf32: Any) -> None:
         raise ValueError("tf32=True is for GPUs. Got it with backend='cpu'; leave it out, or use backend='gpu'.")
 
 
-def resolve_backend(backend: str, data: Observed) -> str:
-    """What "auto" is for this table on this machine, any other as it is; ValueError where there is no such machine."""
-    if backend == "gpu" and data.elsewhere:
-        raise ValueError("Tables in blocks need backend='cpu' or 'auto'. Got 'gpu'; leave it out.")
+def resolve_backend(backend: str, data: Observed, spec: ModelSpec) -> str:
+    """What "auto" is for this table on this machine, any other as it is; ValueError where there is no such machine.
+
+    A GPU is taken where there is one, the table is large enough to gain, and the model and the table can be there.
+    """
     if backend == "gpu":
-        raise ValueError(NEEDS_GPU.format("a version of nsfa without it"))
-    return "cpu" if backend == "auto" or data.elsewhere else backend
+        why = no_gpu_for(data, spec) or gpu_missing()
+        if why is not None:
+            raise ValueError(why)
+    if backend != "auto":
+        return backend
+    gains = data.shape[0] * data.shape[1] >= WORTH_GPU and no_gpu_for(data, spec) is None and gpu_missing() is None
+    return "gpu" if gains else "cpu"
+
+
+def no_gpu_for(data: Observed, spec: ModelSpec) -> str | None:
+    """Why a table or a model cannot be on a GPU, or None."""
+    if data.elsewhere:
+        return "Tables in blocks need backend='cpu' or 'auto'. Got 'gpu'; leave it out."
+    if not data.complete:
+        return "backend='gpu' needs a table without missing entries. Got some; use backend='cpu'."
+    if spec.scores != "gaussian" or spec.precision == "element" or spec.pattern == "two-level":
+        return "backend='gpu' is for NSFA, SFA, FA and AFA. Got another model; use backend='cpu'."
+    if spec.sweep == "collapsed":
+        return "backend='gpu' sweeps features in parallel. Got sweep='collapsed'; use 'auto', or backend='cpu'."
+    return None
 
 
 def open_samples(data: Observed, backend: str = "cpu", tf32: bool = False, threads: int = 1) -> Samples:
@@ -41,4 +62,6 @@ def open_samples(data: Observed, backend: str = "cpu", tf32: bool = False, threa
     """
     if data.elsewhere:
         return PassingSamples(data.values.table, get_kernels("numba", threads))
+    if backend == "gpu":
+        return gpu_samples(data, tf32, threads)
     return Samples(data, get_kernels("numba" if backend == "cpu" else backend, threads))

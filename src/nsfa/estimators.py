@@ -84,7 +84,7 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def _settings(self, spec: ModelSpec, data: Observed) -> Settings:
         """What the run is, for this table; ValueError where it cannot be."""
-        backend = resolve_backend(self.backend, data)
+        backend = resolve_backend(self.backend, data, spec)
         seed, tf32 = resolve_seed(self.random_state), self.tf32 and backend == "gpu"
         settings = Settings(spec, self._length(data), seed, self.chains, backend, tf32)
         check_count("chains", self.chains)

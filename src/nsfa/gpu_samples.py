@@ -23,8 +23,6 @@ Generator = np.random.Generator
 BLOCK = 1 << 17
 # Of the device's memory, this share is left for what is not the table.
 SPARE = 0.25
-# Entries from which a device is quicker than two cores, its start included.
-WORTH_GPU = 1_000_000
 
 
 @dataclass
@@ -110,13 +108,11 @@ class DeviceTable:
         self.count, self.total, self.power = self.device.put_all(*moments)
         self.offset = None if offset is None else self.device.put(offset)
         self._kind = "float" if blocks.dtype == np.float32 else "double"
-        self.scores: list[Any] = []
+        self.scores: list[Any] | None = None
 
     @classmethod
     def of(cls, data: Observed, kernels: GpuKernels) -> DeviceTable:
         """A table sent to the device; if dense and too large for it, it stays here and passes through."""
-        if not data.complete:
-            raise ValueError("backend='gpu' needs a table without missing entries. Got some; use backend='cpu'.")
         device = kernels.device
         kind: Any = DenseBlocks
         if data.offset is not None:
@@ -134,7 +130,7 @@ class DeviceTable:
         away, back = device.put_all(dtrtri(root, lower=1)[0], small[:, -1])
         cross = device.zeros((n_features, n_factors))
         sums: Any = None
-        self.scores = []
+        kept: list[Any] = []
         for first, block in self._blocks:
             half = self._half(block, right, away, back)
             gain = half.reshape(1, -1) @ half.ravel()
@@ -145,7 +141,8 @@ class DeviceTable:
             part = np.concatenate([(scores.T @ scores).ravel(), scores.sum(axis=0), gain])
             sums = part if sums is None else sums + part
             if self._blocks.keeps_scores:
-                self.scores.append(scores)
+                kept.append(scores)
+        self.scores = kept
         if self.offset is not None:
             cross -= self.offset[:, None] * sums[-1 - n_factors : -1]
         summed = to_host(sums)

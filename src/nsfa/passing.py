@@ -272,14 +272,15 @@ class ObservedTable:
     def __init__(self, data: Observed, kernels: Kernels, first: int = 0) -> None:
         self.data, self.kernels, self.first = data, kernels, first
         self.shape, self.count, self.total, self.power = data.shape, data.count, data.total, data.power
-        self.scores: Floats = np.zeros((data.shape[1], 0))
+        self.scores: list[Floats] | None = None
 
     def pass_scores(self, loadings: Floats, noise_precision: Floats, intercept: Floats | None, key: int) -> Passed:
         """Draw all scores; see ``Table``. They stay in ``scores`` until the next."""
         problem = project(self.data, loadings, noise_precision, intercept, self.kernels)
-        self.scores = np.empty(problem.projection.shape)
-        gain = self.kernels.draw_scores(problem, self.scores, key, self.first)
-        return self.sums_of(self.scores, gain)
+        scores = np.empty(problem.projection.shape)
+        gain = self.kernels.draw_scores(problem, scores, key, self.first)
+        self.scores = [scores]
+        return self.sums_of(scores, gain)
 
     def sums_of(self, scores: Floats, gain: float = math.nan) -> Passed:
         """The sums that given scores (N, K) have."""

@@ -91,7 +91,7 @@ def sample(
         raise ValueError(f"workers must be 'auto', 'threads' or 'processes'. Got {workers!r}.")
     seed = fresh_seed() if seed is None else seed
     length = length or Length()
-    at_once, backend = min(worker_count(n_jobs), chains), resolve_backend(backend, data)
+    at_once, backend = min(worker_count(n_jobs), chains), resolve_backend(backend, data, spec)
     if backend == "gpu" or data.elsewhere:
         # of a table on other workers as many at once as wanted: here they only wait
         workers, at_once = "threads", at_once if data.elsewhere and n_jobs is not None else 1

@@ -176,13 +176,13 @@ def _cupy() -> Any:
     return cupy
 
 
-def has_gpu() -> bool:
-    """Whether there are an NVIDIA GPU and CuPy here."""
+def gpu_missing() -> str | None:
+    """Why there is no GPU to run on here, as a sentence, or None."""
     try:
         _cupy()
-    except GpuError:
-        return False
-    return True
+    except GpuError as error:
+        return str(error)
+    return None
 
 
 @cache
