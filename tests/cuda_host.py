@@ -176,6 +176,7 @@ class HostDevice:
         self.multiprocessors, self.most_shared, self.free_bytes = 3, 232_448, 1 << 36
         self._library = library(cuda.source(*SOURCES) if source is None else source, folder)
         self._pinned: set[int] = set()
+        self._rooms: dict[str, Any] = {}
 
     def empty(self, shape: Any, dtype: Any = np.float64) -> Any:
         """Full of bytes that are no number and no index."""
@@ -187,6 +188,7 @@ class HostDevice:
         return np.zeros(shape, dtype).view(DeviceArray)
 
     padded = cuda.CupyDevice.padded
+    room = cuda.CupyDevice.room
     put_all = cuda.CupyDevice.put_all
 
     def put(self, array: Any) -> Any:

@@ -22,6 +22,12 @@ class Blocks:
     can = frozenset()
     cluster = None
     log_evidence = np.nan
+    noise_evidence, draw_noise = Samples.noise_evidence, Samples.draw_noise
+    note_evidence, draw_intercept, intercept_spread = (
+        Samples.note_evidence,
+        Samples.draw_intercept,
+        Samples.intercept_spread,
+    )
 
     def __init__(self, data, kernels, edges):
         self.kernels, self.count, self.total, self.table_power = kernels, data.count, data.total, data.power

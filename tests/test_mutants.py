@@ -19,7 +19,6 @@ from nsfa.moves import (
     intercept,
     loadings,
     marginal,
-    noise,
     precisions,
     rotation,
     scale,
@@ -33,7 +32,7 @@ from test_geweke import ALONE, BOUND, DOUBLET, KNOWN, PLAIN, ROTATION, SWEEPS, T
 
 
 def half_forgotten_in_noise(patch):
-    patch.setattr(noise, "noise_posterior", lambda a, b, n, r: (a + 0.5 * n, b + r))
+    patch.setattr("nsfa.samples.noise_posterior", lambda a, b, n, r: (a + 0.5 * n, b + r))
 
 
 def half_forgotten_in_slab(patch):
@@ -185,7 +184,7 @@ def missing_entries_imputed_without_noise(patch):
 
 
 def relative_loadings_forgotten_in_noise(patch):
-    patch.setattr(noise, "evidence", lambda state, samples: (samples.count, samples.residual))
+    patch.setattr(Samples, "noise_evidence", lambda samples, state: (samples.count, samples.residual))
 
 
 def means_without_their_spread(patch):

@@ -356,6 +356,12 @@ class DeviceSamples(PassingSamples):
         self._reduced_by = state.intercept
         self.valid = True
 
+    def draw_noise(self, state: State, shape: float, largest: float, key: int) -> Floats:
+        """See ``Samples``."""
+        weight = state.slab_weight if state.relative else None
+        bounds = shape, state.noise_rate, largest
+        return self.kernels.draw_noise(self.count, self.residual, weight, bounds, key)  # type: ignore[no-any-return]
+
     def draw_intercept(self, state: State, rng: Generator) -> Floats:
         """See ``Samples``; random numbers are keyed by the feature."""
         of = self.total, self.count, state.noise_precision

@@ -215,6 +215,19 @@ class Samples:
         every, none = np.arange(self.n_features), np.zeros(state.n_factors, dtype=np.bool_)
         return self.kernels.residuals(state.loadings, state.active, self.rows(state), every, none)
 
+    def noise_evidence(self, state: State) -> tuple[Floats, Floats]:
+        """How many numbers bear on each feature's noise (D,), and their squares' sum: residuals, relative loadings."""
+        if not state.relative:
+            return self.count, self.residual
+        number, square = state.slab_weight
+        return self.count + number, self.residual + square
+
+    def draw_noise(self, state: State, shape: float, largest: float, key: int) -> Floats:
+        """Noise precisions from Gamma(shape + half the number, rate + half the squares), none above ``largest``."""
+        count, square = self.noise_evidence(state)
+        drawn = self.kernels.draw_gammas(*noise_posterior(shape, state.noise_rate, count, square), key)
+        return np.minimum(drawn, largest)
+
     def draw_scores(self, state: State, key: int) -> float:
         """Draw all scores given everything else; returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|]. ``refresh`` must follow.
 
@@ -380,6 +393,11 @@ class Samples:
     def _widen(self, state: State) -> None:
         if self._buffer.shape[1] != state.width:
             self._buffer = widened(self._buffer[:, : min(self._n_factors, state.width)], state.width)
+
+
+def noise_posterior(shape: float, rate: float, count: Any, square: Any) -> tuple[Any, Any]:
+    """Shape and rate of a noise precision given ``count`` residuals with sum of squares ``square``."""
+    return shape + 0.5 * count, rate + 0.5 * square
 
 
 def abilities(data: Observed) -> frozenset[str]:

@@ -74,15 +74,18 @@ def test_gammas(device, rng):
 def sweep(device, G, rows, logit, anchor, shared_gram, key):
     """Loadings in their buffer, usage and residuals after ``sweep_rows`` by two blocks of two warps."""
     n_features, n_factors = G.shape
-    buffer, usage, residual = device.put(in_buffer(G)), device.zeros(n_factors, np.int32), device.empty(n_features)
+    buffer, usage, residual = device.put(in_buffer(G)), device.zeros(2 * n_factors, np.uint64), device.empty(n_features)
     known = device.put(rows.known) if rows.known.size else None
     tables = map(device.put, (rows.cross, rows.gram, rows.power, rows.noise_precision, rows.loading_precision[0]))
     device.launch(
         "sweep_rows", 2, 64, N(n_features), K(n_factors), K(n_factors + MARGIN), buffer, *tables, K(rows.relative),
         device.put(logit), known, K(rows.known.shape[1]), device.put(anchor), np.uint64(key), K(shared_gram), usage,
-        residual, shared=8 * (2 * 5 * n_factors + shared_gram * n_factors**2) + 4 * n_factors,
+        residual, shared=8 * (2 * 5 * n_factors + shared_gram * n_factors**2) + 16 * n_factors,
     )  # fmt: skip
-    return [device.get(a) for a in (buffer, usage, residual)]
+    drawn, counts = device.get(buffer), device.get(usage).astype(np.int64)
+    # the numbers of the features that use a factor, added up
+    np.testing.assert_array_equal(counts[n_factors:], np.arange(n_features) @ (drawn[:, :n_factors] != 0))
+    return [drawn, counts[:n_factors], device.get(residual)]
 
 
 @pytest.mark.parametrize("n_factors", [1, 5, 33, 70])

@@ -12,7 +12,8 @@ from nsfa.kernels.reference import ReferenceKernels, _row_gram, entry_conditiona
 from nsfa.kernels.reference_moves import log_split_ratio
 from nsfa.model import Gamma, Priors, priors
 from nsfa.model.joint import log_joint, log_prior
-from nsfa.moves import births, concentration, doublet, loadings, noise, precisions, shear, split
+from nsfa.moves import births, concentration, doublet, loadings, precisions, shear, split
+from nsfa.samples import noise_posterior
 
 
 def joint(state, samples, spec):
@@ -281,10 +282,10 @@ def test_proposal_table_sums_to_one_and_contains_the_spike(rng):
 def test_noise_posterior(kind, setting):
     state, samples, spec = case("nsfa", kind, noise=setting)
     samples.residual = samples.residuals(state)
-    count, residual = noise.evidence(state, samples)
+    count, residual = samples.noise_evidence(state)
     if setting == "isotropic":
         residual, count = residual.sum(keepdims=True), count.sum(keepdims=True)
-    shape, rate = noise.noise_posterior(spec.priors.noise.shape, state.noise_rate, count, residual)
+    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, count, residual)
     which = slice(None) if setting == "isotropic" else 3
 
     def at(value):

@@ -38,6 +38,8 @@ class GpuKernels:
         self.device = device
         self.host: Kernels = get_kernels("numba", threads)
         self.rescale, self.draw_shears = self.host.rescale, self.host.draw_shears
+        # the only user of each factor that has one alone, since the last sweep over the loadings
+        self._owner: Ints = np.zeros(0, np.int64)
 
     def rows(self, name: str, n: int, *arguments: Any) -> None:
         """Launch a kernel with a thread for each of ``n``."""
@@ -49,10 +51,10 @@ class GpuKernels:
     ) -> tuple[Ints, Any]:
         """One Gibbs pass over (z, g) with prior logits (1, K), rows independent: see ``Kernels``."""
         device, (n_features, n_factors) = self.device, rows.cross.shape
-        usage, residual = device.zeros(n_factors, np.int32), device.empty(n_features)
+        counts, residual = device.zeros(2 * n_factors, np.uint64), device.empty(n_features)
         # five numbers a factor for each warp, and a count; where there are very many factors, one warp a block
-        warps = _WARPS if 44 * _WARPS * n_factors <= device.most_shared else 1
-        own = 8 * warps * 5 * n_factors + 4 * n_factors
+        warps = _WARPS if 56 * _WARPS * n_factors <= device.most_shared else 1
+        own = 8 * warps * 5 * n_factors + 16 * n_factors
         whole = own + 8 * n_factors**2
         fits = whole <= device.most_shared // 2
         blocks = min(-(-n_features // warps), 16 * device.multiprocessors)
@@ -60,10 +62,11 @@ class GpuKernels:
         device.launch(
             "sweep_rows", blocks, 32 * warps, np.int64(n_features), np.int32(n_factors), _width(loadings), loadings,
             rows.cross, gram, rows.power, rows.noise_precision, slab, np.int32(rows.relative), logits, None,
-            np.int32(0), device.put(anchor), np.uint64(key), np.int32(fits), usage, residual,
+            np.int32(0), device.put(anchor), np.uint64(key), np.int32(fits), counts, residual,
             shared=whole if fits else own,
         )  # fmt: skip
-        return device.get(usage).astype(np.int64), residual
+        usage, self._owner = device.get(counts).reshape(2, n_factors).astype(np.int64)
+        return usage.copy(), residual
 
     def draw_dense(self, loadings: Any, rows: Rows, key: int) -> Any:
         """Loadings of every feature from their K-variate normal: see ``Kernels``. Cost O(D K³)."""
@@ -115,10 +118,18 @@ class GpuKernels:
         self.rows("fill_gammas", len(shape), np.int64(len(shape)), shape, rate, np.float64(np.inf), np.uint64(key), out)
         return out
 
+    def draw_noise(self, count: Any, residual: Any, weight: Any, prior: tuple[float, float, float], key: int) -> Any:
+        """Noise precisions (D,); ``prior`` is their shape, rate and largest value, ``weight`` that of the loadings."""
+        out = self.device.empty(len(count))
+        settings = (*map(np.float64, prior), np.uint64(key))
+        self.rows("fill_noise", len(count), np.int64(len(count)), count, residual, weight, *settings, out)
+        return out
+
     def products(self, loadings: Any, weight: Any) -> tuple[Floats, Floats]:
         """Gᵀ diag(w) G (K, K), and how many features use every two factors; ``weight`` (D,) is None for ones."""
         device, (n, k) = self.device, loadings.shape
-        dense, weighted, pattern, out = (device.empty(shape) for shape in ((n, k), (n, k), (n, k), (2, k, k)))
+        dense, weighted, pattern = (device.room(name, (n, k)) for name in ("dense", "weighted", "pattern"))
+        out = device.empty((2, k, k))
         size = np.int64(n), np.int32(k), _width(loadings)
         self.rows("spread_loadings", n * k, *size, loadings, weight, dense, weighted, pattern)
         np.matmul(dense.T, weighted, out=out[0])
@@ -141,6 +152,10 @@ class GpuKernels:
             places, value = self.device.put(np.concatenate([features, factors])), self.device.put(values)
             size = np.int32(n), _width(loadings)
             self.rows("set_entries", n, *size, places, places[n:], value, loadings)
+            self._owner = np.concatenate(
+                [self._owner, np.zeros(max(0, loadings.shape[1] - len(self._owner)), np.int64)]
+            )
+            self._owner[factors] = features
 
     def move_columns(self, buffer: Any, to: Ints, source: Ints) -> None:
         """Columns ``source`` (n,) of a buffer take the places ``to``."""
@@ -148,6 +163,8 @@ class GpuKernels:
             places = self.device.put(np.concatenate([to, source]))
             size = np.int64(len(buffer)), np.int32(n), _width(buffer)
             self.rows("move_columns", len(buffer), *size, places, places[n:], buffer)
+            if len(self._owner) > max(to.max(), source.max()):
+                self._owner[to] = self._owner[source]
 
     def centre_cross(
         self, cross: Any, moments: tuple[Any, Any, Any], shifted: tuple[Floats, Floats], old: Any, now: Any
@@ -186,16 +203,12 @@ class GpuKernels:
         found: Ints = device.get(out)
         return found
 
-    def _owners(self, loadings: Any, factors: Ints) -> Ints:
-        """The first features (n,) that use the ``factors`` (n,)."""
-        return self.nth_users(loadings, factors, np.zeros_like(factors))
-
     def own_factors(self, loadings: Any, active: Any, rows: Rows, usage: Ints, residual: Any) -> Own:
         """The factors used by one feature alone: see ``Kernels``. Arrays per feature are on the device."""
         device, (n_features, n_factors) = self.device, rows.cross.shape
         single = usage == 1
         factor = np.flatnonzero(single)
-        owner = self._owners(loadings, factor)
+        owner = self._owner[factor]
         number, square, left = device.zeros(n_features, np.int32), device.zeros(n_features), residual.copy()
         if len(factor):
             gram = device.put(rows.gram)
@@ -209,7 +222,8 @@ class GpuKernels:
     def draw_births(self, problem: Births, key: int) -> Born:
         """Births and deaths: see ``Kernels``. What is listed of the born is here, whoever has accepted too."""
         device, n = self.device, len(problem.residual)
-        listed, wanted, found = device.empty(n, np.int64), device.empty(n, np.int64), device.zeros(1, np.int32)
+        listed, wanted = device.room("listed", n, np.int64), device.room("wanted", n, np.int64)
+        found = device.zeros(1, np.int32)
         cumulative, weight = device.put_all(problem.cumulative, problem.weight)
         self.rows(
             "birth_rows", n, np.int64(n), problem.residual, problem.noise_precision, None, problem.n_observed,
@@ -243,7 +257,7 @@ class GpuKernels:
         """Splits of the noise: see ``Kernels``. The noise precisions are on the device, the lists here."""
         device, (n, width) = self.device, problem.loadings.shape
         factor = np.flatnonzero(problem.usage == 1)
-        owner = self._owners(problem.loadings, factor)
+        owner = self._owner[factor]
         number, chosen = _choose(owner, factor, n, key)
         rows = np.array(sorted(number), dtype=np.int64)
         number_of, chosen_of = device.zeros(n, np.int32), device.zeros(n, np.int32)
@@ -251,7 +265,7 @@ class GpuKernels:
             lists = [device.put(np.array([table[d] for d in rows.tolist()], np.int32)) for table in (number, chosen)]
             self.rows("scatter_own", len(rows), np.int32(len(rows)), device.put(rows), *lists, number_of, chosen_of)
         noise, found = problem.noise_precision.copy(), device.zeros(1, np.int32)
-        listed, loading = device.empty(n, np.int64), device.empty(n)
+        listed, loading = device.room("listed", n, np.int64), device.room("loading", n)
         settings = (*problem.slab, *problem.noise_prior, problem.rate, problem.largest)
         self.rows(
             "split_rows", n, np.int64(n), np.int32(width), problem.loadings, problem.weight,

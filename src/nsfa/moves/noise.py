@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from nsfa.arrays import Floats
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import ModelSpec
-from nsfa.samples import Samples
+from nsfa.samples import Samples, noise_posterior
 from nsfa.state import State
 
 Generator = np.random.Generator
@@ -25,28 +22,15 @@ def update_noise_diagonal(state: State, samples: Samples, spec: ModelSpec, rng: 
 
     Relative slabs count as observations too: N_d + m_d of them, with r_d + Σ_k λ_k g_dk².
     """
-    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, *evidence(state, samples))
-    state.noise_precision = np.minimum(samples.kernels.draw_gammas(shape, rate, fresh_key(rng)), LARGEST)
+    state.noise_precision = samples.draw_noise(state, spec.priors.noise.shape, LARGEST, fresh_key(rng))
 
 
 def update_noise_isotropic(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """τ ~ Gamma(a + ΣN_d/2, b + ½ Σr_d), one for all features, slabs as above. Changes ``noise_precision`` (D,)."""
-    count, residual = evidence(state, samples)
-    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, float(count.sum()), float(residual.sum()))
+    count, residual = samples.noise_evidence(state)
+    total = float(count.sum()), float(residual.sum())
+    shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, *total)
     state.noise_precision = np.full_like(state.noise_precision, min(draw_gamma(rng, shape, rate), LARGEST))
-
-
-def evidence(state: State, samples: Samples) -> tuple[Floats, Floats]:
-    """How many numbers bear on each feature's noise (D,), and their squares' sum: residuals, relative loadings."""
-    if not state.relative:
-        return samples.count, samples.residual
-    number, square = state.slab_weight
-    return samples.count + number, samples.residual + square
-
-
-def noise_posterior(shape: float, rate: float, count: Any, residual: Any) -> tuple[Any, Any]:
-    """Shape and rate of a noise precision given ``count`` residuals with sum of squares ``residual``."""
-    return shape + 0.5 * count, rate + 0.5 * residual
 
 
 def update_noise_rate(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:

@@ -20,6 +20,8 @@ BROAD = 0.002
 # Of the turned loadings those are kept that are so many standard errors from zero; varimax sees so many features.
 KEPT_FROM = 2.0
 ROTATED_ON = 2000
+# Share of zero loadings that look clear by chance; so many times as many clear ones are not simple structure.
+BY_CHANCE, WORSE = 0.0455, 1.25
 # At most so many factors come from the residual at a time, where it exceeds what noise gives by this factor.
 DIRECTIONS = 40
 BEYOND_NOISE = 1.05
@@ -28,7 +30,8 @@ BEYOND_NOISE = 1.05
 def simplify(state: State, samples: Samples, spec: ModelSpec) -> None:
     """Rotate the broad factors to simple structure, wherever in their space they were, without what is not needed.
 
-    They are turned to the principal axes of the loadings in units of the noise, which are the same for all chains that
+    Where the chain has found a simpler one than varimax does, as with many samples, only the latter. Else they are
+    turned to the principal axes of the loadings in units of the noise, which are the same for all chains that
     hold the same space. Axes that nothing asks for are dropped, varimax turns the others, and small loadings go.
     Changes the scores, ``loadings``, ``active``, ``usage``, ``loading_precision`` and the statistics. Cost O(D K²).
     """
@@ -36,13 +39,29 @@ def simplify(state: State, samples: Samples, spec: ModelSpec) -> None:
     if len(broad) == 0:
         return
     loadings = state.noise_precision[:, None] ** 0.5 * state.loadings[:, broad]
-    _turn(state, samples, broad, np.linalg.eigh(to_host(loadings.T @ loadings))[1])
+    axes = np.linalg.eigh(to_host(loadings.T @ loadings))[1]
+    if _simple_already(loadings, axes, KEPT_FROM / np.sqrt(samples.n_samples)):
+        if spec.n_components is None:
+            prune(state, samples, spec)
+        return
+    _turn(state, samples, broad, axes)
     if spec.n_components is None:
         prune(state, samples, spec)
         broad = _broad(state)
     some = slice(None, None, -(-len(state.loadings) // ROTATED_ON))
     simple = varimax(to_host(state.noise_precision[some, None] ** 0.5 * state.loadings[some, broad]))
     _turn(state, samples, broad, simple, KEPT_FROM)
+
+
+def _simple_already(loadings: Floats, axes: Floats, least: float) -> bool:
+    """Whether turning loadings (D, K), in units of the noise, to their axes and by varimax would make more clear ones.
+
+    Of loadings that are zero after turning, a share of ``BY_CHANCE`` looks clear.
+    """
+    turned = loadings @ beside(axes, loadings)
+    rotation = varimax(to_host(turned[:: -(-len(turned) // ROTATED_ON)]))
+    after = float((np.abs(turned @ beside(rotation, turned)) >= least).sum()) - BY_CHANCE * turned.size
+    return bool(after > WORSE * float((np.abs(loadings) >= least).sum()))
 
 
 def add_directions(state: State, samples: Samples, rng: np.random.Generator) -> None:

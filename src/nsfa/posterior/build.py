@@ -17,7 +17,7 @@ from nsfa.posterior.columns import in_order, mostly_zero
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.factors import check_factors, trace_factors
 from nsfa.posterior.predict import INTERVAL_BYTES
-from nsfa.posterior.project import SampleMoments, sample_moments
+from nsfa.posterior.project import SampleMoments, is_large, sample_moments
 from nsfa.posterior.shares import Block, Picks, Shares, aligned_blocks
 
 # Aligned draws that together take no more than this are made once.
@@ -25,6 +25,8 @@ CACHE_BYTES = 50_000_000
 # Averages of scores over this many evenly spaced draws are as good as over all; in large tables over fewer.
 SCORE_DRAWS = 400
 SCORE_ENTRIES = 200_000_000
+# In very large tables, where a draw changes scores little, over as many as take so many multiplications.
+SCORE_WORK, LEAST_SCORE_DRAWS = 500_000_000_000, 10
 # All draws are aligned in so many parts.
 _PARTS = 20
 
@@ -59,7 +61,7 @@ def build_consensus(
     lower, upper = _intervals(aligned, len(some), inclusion, tail)
     # adding 0 makes −0 a plain zero
     lower, upper = np.where(sign > 0, lower, -upper) + 0.0, np.where(sign > 0, upper, -lower) + 0.0
-    scores, deviation = score_means(data, draws, alignment, keep, kernels)
+    scores, deviation = score_means(data, draws, alignment, keep, kernels, data.shape[1])
     return Consensus(
         loadings=data.to_user(mean * sign + 0.0)[:, order],
         lower=data.to_user(lower)[:, order],
@@ -127,16 +129,19 @@ def aligned_draws(
     return out
 
 
-def score_draws(draws: Sequence[Draw]) -> Ints:
-    """The draws over which scores are averaged."""
+def score_draws(draws: Sequence[Draw], n_samples: int) -> Ints:
+    """The draws over which scores are averaged: fewer in large tables, and in very large ones fewer still."""
     size = max(len(draws[0].noise_precision) * max(draw.n_factors for draw in draws), 1)
-    return evenly(len(draws), min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100)))
+    affordable = max(SCORE_WORK // (size * max(n_samples, 1)), LEAST_SCORE_DRAWS)
+    return evenly(len(draws), min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100), affordable))
 
 
 def score_means(
-    data: Observed, draws: Sequence[Draw], alignment: Alignment, keep: Ints, kernels: Kernels
+    data: Observed, draws: Sequence[Draw], alignment: Alignment, keep: Ints, kernels: Kernels, n_samples: int
 ) -> tuple[Floats, Floats]:
     """Posterior mean and standard deviation (N, K) of the samples' scores on the pivot's columns ``keep``.
+
+    ``n_samples`` is how many there are in all, of which ``data`` may be a block.
 
     Over the draws that contain the factor: in the others it has no scores.
     """
@@ -145,12 +150,13 @@ def score_means(
     mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
     if not shape[0]:
         return mean, square
-    some = score_draws(draws)
+    some = score_draws(draws, n_samples)
 
     def scores(i: int) -> SampleMoments:
-        return sample_moments(data, draws[i], kernels, alignment.rotation[i])
+        return sample_moments(data, draws[i], kernels, alignment.rotation[i], density=False)
 
-    for i, moments in zip(some, in_order(scores, some, mostly_zero(draws[some[0]])), strict=True):
+    at_once = mostly_zero(draws[some[0]]) and not is_large(data)
+    for i, moments in zip(some, in_order(scores, some, at_once), strict=True):
         own, where, sign = alignment.columns(i, keep)
         mean[:, where] += moments.mean[:, own] * sign
         square[:, where] += moments.variance[:, own] + moments.mean[:, own] ** 2

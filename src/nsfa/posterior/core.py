@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.blocks import in_blocks, one_thread
+from nsfa.counts import core_count
 from nsfa.data import Observed
 from nsfa.draw import COVARIANCES, Draw, feature_pairs
 from nsfa.draws.log import save_chains
@@ -30,7 +31,7 @@ from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, advise, diagnose
 from nsfa.posterior.moves import moves_of
 from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
-from nsfa.posterior.project import sample_blocks, sample_moments
+from nsfa.posterior.project import is_large, sample_blocks, sample_moments
 from nsfa.runner import ChainResult
 from nsfa.table import as_float_table
 
@@ -214,7 +215,8 @@ class Posterior(OwnAnswers):
 
     def _built(self, min_support: float, level: float) -> Consensus:
         with threadpool_limits(1):
-            kernels, preview = get_kernels("numba"), self.length.preview
+            kernels = get_kernels("numba", core_count() if is_large(self.data) else 1)
+            preview = self.length.preview
             return build_consensus(self.data, self.chains, self._alignment, kernels, min_support, level, preview)
 
     def alignment(self) -> Alignment:
@@ -252,7 +254,7 @@ class Posterior(OwnAnswers):
         consensus = self.consensus()
         if (named := in_blocks(X)) is not None:
             return self._scores_in_blocks(named.array)
-        given = self.draws, self._alignment, consensus.pivot, get_kernels("numba")
+        given = self.draws, self._alignment, consensus.pivot, get_kernels("numba"), getattr(X, "shape", (1,))[0]
         with threadpool_limits(1):
             parts = [score_means(block, *given) for block in sample_blocks(self.data, X)]
         mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -263,7 +265,7 @@ class Posterior(OwnAnswers):
         consensus = self.consensus()
         if X.ndim != 2 or X.shape[1] != self.data.n_features:
             raise ValueError(f"X must have the {self.data.n_features} features of the fit. Got shape {X.shape}.")
-        some = score_draws(self.draws)
+        some = score_draws(self.draws, X.shape[0])
         draws = [self.draws[i] for i in some]
         given = self.data, draws, self._alignment.taken(some), consensus.pivot, consensus.sign
         both, width = mapped(X, _block_scores, given, 2 * consensus.n_factors), consensus.n_factors
@@ -336,9 +338,9 @@ def _block_scores(chunk: Any, payload: tuple[Any, ...]) -> Floats:
     """Means and standard deviations (n, 2 K) of a block's scores, on a worker."""
     data, draws, alignment, keep, sign = payload
     with one_thread():
-        parts = [
-            score_means(block, draws, alignment, keep, get_kernels("numba")) for block in sample_blocks(data, chunk)
-        ]
+        # of draws that were chosen for the whole table, all
+        given = draws, alignment, keep, get_kernels("numba"), 1
+        parts = [score_means(block, *given) for block in sample_blocks(data, chunk)]
     mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
     return np.hstack([mean * sign, deviation])
 

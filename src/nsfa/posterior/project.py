@@ -19,6 +19,7 @@ from nsfa.posterior.columns import active_loadings, mostly_zero
 
 # Tables with more entries are gone through in blocks of samples.
 BLOCK_ENTRIES = 20_000_000
+LARGE_ENTRIES = 100_000_000
 
 
 class SampleMoments(NamedTuple):
@@ -29,6 +30,11 @@ class SampleMoments(NamedTuple):
     log_density: Floats
 
 
+def is_large(data: Observed) -> bool:
+    """Whether a table has so many entries that every pass over them counts: all cores go through it, as it is stored."""
+    return data.shape[0] * data.shape[1] > LARGE_ENTRIES
+
+
 def project(
     data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None, moments: bool = False
 ) -> Projection:
@@ -37,7 +43,7 @@ def project(
     For ``moments`` of scores that are integrated out it may come without loadings where nothing is missing.
     """
     tau = draw.noise_precision
-    if rotation is None and mostly_zero(draw):
+    if rotation is None and mostly_zero(draw) and not is_large(data):
         unused = moments and data.complete and draw.scores is None
         loadings = np.zeros((0, draw.n_factors)) if unused else draw.loadings()
         return Projection(*_sparse_products(data, draw), loadings, tau, data.pattern, data.pattern_holes)
@@ -70,14 +76,18 @@ def _array(product: Any) -> Floats:
     return out
 
 
-def sample_moments(data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None) -> SampleMoments:
+def sample_moments(
+    data: Observed, draw: Draw, kernels: Kernels, rotation: Floats | None = None, density: bool = True
+) -> SampleMoments:
     """Scores given each sample's observed entries: x_n ~ N(Λ_n⁻¹ a_n, Λ_n⁻¹), and log N(y_n; μ, GGᵀ + Ψ).
 
-    Densities are on the model's scale. With Dirichlet-process scores a sample joins one of the draw's clusters or has
+    Densities are on the model's scale; without ``density`` only a part of them is worked out. With Dirichlet-process scores a sample joins one of the draw's clusters or has
     scores of its own, with the urn's probabilities.
     """
-    base = noise_log_density(data, draw.noise_precision, draw.intercept)
     n_samples = data.shape[1]
+    base = np.zeros(n_samples)
+    if density:
+        base = noise_log_density(data, draw.noise_precision, draw.intercept)
     if draw.n_factors == 0:
         return SampleMoments(np.zeros((n_samples, 0)), np.zeros((n_samples, 0)), base)
     problem = project(data, draw, kernels, rotation, moments=True)

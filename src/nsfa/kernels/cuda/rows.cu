@@ -7,17 +7,18 @@ __device__ inline double slab_of(const double* slab, int relative, index_t k, do
 // One Gibbs pass over (z, g) of every feature, given prior logits (K,) and what is known (D, n_known); feature anchor[k]
 // keeps factor k. Within a feature the loadings come one after another, but those that are and stay zero change nothing
 // for the others: of 32 factors at a time the first that changes is found by a vote, the others wait for it.
-// Shared memory: the products S if they fit (shared_gram), then five numbers a factor for each warp, then counts.
+// Shared memory: the products S if they fit (shared_gram), then five numbers a factor for each warp, then counts and sums.
+// usage (2, K) counts the features that use each factor and adds up their numbers: that of the only one, if there is one.
 KERNEL sweep_rows(index_t n_features, int k, int width, double* loadings, const double* cross, const double* gram,
                   const double* power, const double* noise, const double* slab, int relative, const double* logit,
-                  const double* known, int n_known, const index_t* anchor, word_t key, int shared_gram, int* usage,
-                  double* residual) {
+                  const double* known, int n_known, const index_t* anchor, word_t key, int shared_gram,
+                  word_t* usage, double* residual) {
     SHARED(double, room);
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
     double* gram_room = room;
     double* mine = room + (shared_gram ? k * k : 0) + warp * 5 * k;
-    int* count = (int*)(room + (shared_gram ? k * k : 0) + warps * 5 * k);
-    for (int i = threadIdx.x; i < k; i += blockDim.x) count[i] = 0;
+    word_t* count = (word_t*)(room + (shared_gram ? k * k : 0) + warps * 5 * k);
+    for (int i = threadIdx.x; i < 2 * k; i += blockDim.x) count[i] = 0;
     if (shared_gram)
         for (int i = threadIdx.x; i < k * k; i += blockDim.x) gram_room[i] = gram[i];
     __syncthreads();
@@ -75,13 +76,16 @@ KERNEL sweep_rows(index_t n_features, int k, int width, double* loadings, const 
         }
         for (int j = lane; j < k; j += 32) {
             loadings[d * width + j] = g[j];
-            if (g[j] != 0.0) atomicAdd(count + j, 1);
+            if (g[j] != 0.0) {
+                atomicAdd(count + j, (word_t)1);
+                atomicAdd(count + k + j, (word_t)d);
+            }
         }
         if (lane == 0) residual[d] = fmax(total, 0.0);
         __syncwarp();
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < k; i += blockDim.x)
+    for (int i = threadIdx.x; i < 2 * k; i += blockDim.x)
         if (count[i]) atomicAdd(usage + i, count[i]);
 }
 
