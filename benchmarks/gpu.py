@@ -205,10 +205,11 @@ def geweke() -> None:
     import geweke as joint
 
     device = CupyDevice()
+    kernels = GpuKernels(device)
 
     class OnDevice(joint.Given, DeviceSamples):
         def __init__(self, data) -> None:
-            kernels, self.here = GpuKernels(device), ObservedTable(data, get_kernels())
+            self.here = ObservedTable(data, get_kernels())
             super().__init__(DeviceTable.of(data, kernels), kernels)
 
         def set_scores(self, scores) -> None:

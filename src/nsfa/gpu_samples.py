@@ -125,6 +125,7 @@ class DeviceTable:
     def pass_scores(self, loadings: Any, noise_precision: Any, intercept: Any, key: int) -> Passed:
         """Draw all scores: see ``Table``. They stay in ``scores`` until the next, block by block."""
         device, (n_features, n_factors) = self.device, loadings.shape
+        self.kernels.forget_owners()
         right, small = self._weighted(loadings, noise_precision, intercept)
         root = np.linalg.cholesky(small[:, :-1] + np.eye(n_factors))
         away, back = device.put_all(dtrtri(root, lower=1)[0], small[:, -1])

@@ -38,8 +38,8 @@ class GpuKernels:
         self.device = device
         self.host: Kernels = get_kernels("numba", threads)
         self.rescale, self.draw_shears = self.host.rescale, self.host.draw_shears
-        # the only user of each factor that has one alone, since the last sweep over the loadings
-        self._owner: Ints = np.zeros(0, np.int64)
+        # the user of each factor that has one alone, from a sweep over the loadings to the next scores; else not known
+        self._owner: Ints | None = None
 
     def rows(self, name: str, n: int, *arguments: Any) -> None:
         """Launch a kernel with a thread for each of ``n``."""
@@ -152,10 +152,9 @@ class GpuKernels:
             places, value = self.device.put(np.concatenate([features, factors])), self.device.put(values)
             size = np.int32(n), _width(loadings)
             self.rows("set_entries", n, *size, places, places[n:], value, loadings)
-            self._owner = np.concatenate(
-                [self._owner, np.zeros(max(0, loadings.shape[1] - len(self._owner)), np.int64)]
-            )
-            self._owner[factors] = features
+            if self._owner is not None:
+                self._owner = np.pad(self._owner, (0, max(0, loadings.shape[1] - len(self._owner))))
+                self._owner[factors] = features
 
     def move_columns(self, buffer: Any, to: Ints, source: Ints) -> None:
         """Columns ``source`` (n,) of a buffer take the places ``to``."""
@@ -163,7 +162,7 @@ class GpuKernels:
             places = self.device.put(np.concatenate([to, source]))
             size = np.int64(len(buffer)), np.int32(n), _width(buffer)
             self.rows("move_columns", len(buffer), *size, places, places[n:], buffer)
-            if len(self._owner) > max(to.max(), source.max()):
+            if self._owner is not None:
                 self._owner[to] = self._owner[source]
 
     def centre_cross(
@@ -203,12 +202,22 @@ class GpuKernels:
         found: Ints = device.get(out)
         return found
 
+    def forget_owners(self) -> None:
+        """Loadings are no longer changed by single entries alone."""
+        self._owner = None
+
+    def _owners(self, loadings: Any, factors: Ints) -> Ints:
+        """The only users (n,) of factors (n,) that have one alone."""
+        if self._owner is None:
+            return self.nth_users(loadings, factors, np.zeros_like(factors))
+        return self._owner[factors]
+
     def own_factors(self, loadings: Any, active: Any, rows: Rows, usage: Ints, residual: Any) -> Own:
         """The factors used by one feature alone: see ``Kernels``. Arrays per feature are on the device."""
         device, (n_features, n_factors) = self.device, rows.cross.shape
         single = usage == 1
         factor = np.flatnonzero(single)
-        owner = self._owner[factor]
+        owner = self._owners(loadings, factor)
         number, square, left = device.zeros(n_features, np.int32), device.zeros(n_features), residual.copy()
         if len(factor):
             gram = device.put(rows.gram)
@@ -257,7 +266,7 @@ class GpuKernels:
         """Splits of the noise: see ``Kernels``. The noise precisions are on the device, the lists here."""
         device, (n, width) = self.device, problem.loadings.shape
         factor = np.flatnonzero(problem.usage == 1)
-        owner = self._owner[factor]
+        owner = self._owners(problem.loadings, factor)
         number, chosen = _choose(owner, factor, n, key)
         rows = np.array(sorted(number), dtype=np.int64)
         number_of, chosen_of = device.zeros(n, np.int32), device.zeros(n, np.int32)

@@ -31,7 +31,7 @@ class SampleMoments(NamedTuple):
 
 
 def is_large(data: Observed) -> bool:
-    """Whether a table has so many entries that every pass over them counts: all cores go through it, as it is stored."""
+    """Whether a table has so many entries that every pass over them counts: all cores go through it as it is."""
     return data.shape[0] * data.shape[1] > LARGE_ENTRIES
 
 
@@ -81,8 +81,8 @@ def sample_moments(
 ) -> SampleMoments:
     """Scores given each sample's observed entries: x_n ~ N(Λ_n⁻¹ a_n, Λ_n⁻¹), and log N(y_n; μ, GGᵀ + Ψ).
 
-    Densities are on the model's scale; without ``density`` only a part of them is worked out. With Dirichlet-process scores a sample joins one of the draw's clusters or has
-    scores of its own, with the urn's probabilities.
+    Densities are on the model's scale; without ``density`` only a part of them is worked out. With Dirichlet-process
+    scores a sample joins one of the draw's clusters or has scores of its own, with the urn's probabilities.
     """
     n_samples = data.shape[1]
     base = np.zeros(n_samples)
