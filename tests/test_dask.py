@@ -332,7 +332,12 @@ def test_workers_are_made_where_there_are_none_and_closed(monkeypatch):
     made = []
     monkeypatch.setattr(distributed.Client, "current", classmethod(lambda cls: (_ for _ in ()).throw(ValueError())))
     kind = distributed.LocalCluster
-    monkeypatch.setattr(distributed, "LocalCluster", lambda **how: made.append(how) or kind(**how, processes=False))
+
+    def in_process(preload, **how):
+        made.append(how)
+        return kind(**how, processes=False)
+
+    monkeypatch.setattr(distributed, "LocalCluster", in_process)
     with dask_blocks.connected(cores=8) as client:
         assert len(client.nthreads()) == 2
     assert made[0]["threads_per_worker"] == 4 and client.status == "closed"

@@ -57,16 +57,24 @@ def joined(nodes: Iterable[Node], add: Add) -> list[Node]:
     """Nodes in the order of their units, each with its neighbour added where the two make up a node."""
     out: list[Node] = []
     for node in nodes:
-        while out and out[-1].size == node.size and out[-1].first % (2 * node.size) == 0:
+        while out and _are_siblings(out[-1], node):
             left = out.pop()
             node = Node(left.first, 2 * node.size, add(left.value, node.value))
         out.append(node)
     return out
 
 
+def _are_siblings(left: Node, right: Node) -> bool:
+    return left.size == right.size and left.first % (2 * left.size) == 0 and right.first == left.first + left.size
+
+
 def join(parts: Sequence[list[Node]], add: Add) -> list[Node]:
-    """The nodes of several neighbouring parts."""
-    return joined((node for part in parts for node in part), add)
+    """The nodes of several parts."""
+    return joined(sorted((node for part in parts for node in part), key=_first), add)
+
+
+def _first(node: Node) -> int:
+    return node.first
 
 
 def finish(parts: Sequence[list[Node]], add: Add) -> Any:
@@ -308,14 +316,14 @@ def _sums(table: ObservedTable, verb: str, arguments: tuple[Any, ...]) -> tuple[
 class BlockTable:
     """A ``nsfa.passing.Table`` whose samples are with the workers of a Dask client; the verbs are sums over them."""
 
-    def __init__(self, client: Any, groups: list[Any], shape: tuple[int, int]) -> None:
-        self.shape, self._client, self._groups = shape, client, groups
+    def __init__(self, pieces: cluster.Kept, shape: tuple[int, int]) -> None:
+        self.shape, self._pieces = shape, pieces
         self.count = np.full(shape[0], float(shape[1]))
         self.total, self.power = self._summed("moments")
 
     def _summed(self, verb: str, *arguments: Any) -> tuple[Any, ...]:
         shared = verb, arguments
-        out: tuple[Any, ...] = cluster.reduced(self._client, sum_group, self._groups, shared, join_sums, finish_sums)
+        out: tuple[Any, ...] = cluster.reduced(self._pieces, sum_group, shared, join_sums, finish_sums)
         return out
 
     def pass_scores(self, loadings: Floats, noise_precision: Floats, intercept: Floats | None, key: int) -> Passed:
@@ -324,7 +332,7 @@ class BlockTable:
 
     def close(self) -> None:
         """Let the workers forget the table."""
-        self._groups = []
+        self._pieces.forget()
 
     def second(self, right: Floats) -> Floats:
         """Y (Yᵀ right); see ``Table``."""
@@ -443,4 +451,4 @@ def _sources(X: Named) -> list[tuple[Cut, list[Any]]]:
 
 def _kept(client: Any, sources: list[tuple[Cut, list[Any]]], outline: Observed) -> BlockTable:
     in_files = outline.values.nbytes > _IN_MEMORY * cluster.memory(client)
-    return BlockTable(client, cluster.kept(client, make_piece, sources, outline, in_files), outline.shape)
+    return BlockTable(cluster.kept(client, make_piece, sources, outline, in_files), outline.shape)

@@ -18,7 +18,7 @@ from nsfa.readers.pipeline import Table
 from nsfa.readers.sheet import show_some
 
 # Bytes that a block should have.
-_BLOCK = 64_000_000
+_BLOCK = 32_000_000
 _KINDS = "a zarr array, or AnnData's .h5ad or .zarr"
 
 
