@@ -1,10 +1,10 @@
 """A table in blocks on the workers of a LocalCluster: memory, time of a sweep, and what the scheduler adds to it.
 
-    python -m benchmarks.cluster [--quick]
+    python -m benchmarks.cluster [--quick] [--overhead]
 
 The table is a zarr array of twice the size of one worker's memory limit. The height of each worker's resident memory is
-what /proc says, libraries included. The overhead is the time of a pass over two blocks, one per worker, less that of
-one such block in this process.
+what /proc says, libraries included. The overhead is the time of a pass over two blocks, one per worker, with everything
+sent and returned and nothing computed.
 """
 
 from __future__ import annotations
@@ -41,76 +41,88 @@ def height() -> float:
     return 1024.0 * int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 
 
-def medians(function: Any, times: int) -> float:
-    """Median seconds of a call."""
-    spent = []
-    for _ in range(times):
-        started = time.perf_counter()
-        function()
-        spent.append(time.perf_counter() - started)
-    return float(np.median(spent))
+def seconds(function: Any) -> float:
+    """Seconds of a call."""
+    started = time.perf_counter()
+    function()
+    return time.perf_counter() - started
 
 
-def overhead(client: Any, n_features: int, n_factors: int) -> tuple[float, float]:
-    """Seconds of a pass of two blocks on two workers, and of one of them here."""
+def echo(pieces: list[Any], shared: Any) -> Any:
+    """What a pass over some pieces returns, in its size, without the pass."""
+    from nsfa.blocks import Node
+
+    loadings = shared[1][0]
+    square = np.zeros((loadings.shape[1],) * 2)
+    return [Node(pieces[0].first, 1, (square, loadings, square[0], 0.0))]
+
+
+def overhead(client: Any, n_features: int, n_factors: int) -> np.ndarray:
+    """Seconds of passes of two blocks on two workers, without what a pass does."""
     import dask.array as da
 
-    from nsfa.blocks import Named, observe_blocks, one_thread, unit_size
-    from nsfa.data import observe
-    from nsfa.kernels import get_kernels
-    from nsfa.passing import ObservedTable
+    from nsfa.blocks import Named, finish_sums, join_sums, observe_blocks, unit_size
+    from nsfa.kernels.dask_blocks import reduced
 
     unit, rng = unit_size(n_features), np.random.default_rng(0)
-    X = rng.standard_normal((2 * unit, n_features))
-    blocks = observe_blocks(client, Named(da.from_array(X, chunks=(unit, n_features)))).values.table
-    here = ObservedTable(observe(X[:unit]), get_kernels())
-    given = rng.standard_normal((n_features, n_factors)), np.ones(n_features), None, 1
-    for table in (blocks, here):
-        table.pass_scores(*given)
-    with one_thread():
-        return medians(lambda: blocks.pass_scores(*given), 30), medians(lambda: here.pass_scores(*given), 30)
+    table = observe_blocks(
+        client, Named(da.random.default_rng(0).normal(size=(2 * unit, n_features), chunks=(unit, n_features)))
+    ).values.table
+    shared = "pass_scores", (rng.standard_normal((n_features, n_factors)), np.ones(n_features), None, 1)
+    spent = [seconds(lambda: reduced(table._pieces, echo, shared, join_sums, finish_sums)) for _ in range(60)]
+    table.close()
+    return np.array(spent[10:])
 
 
-def run(limit: int, folder: Path) -> None:
-    """Print the figures."""
-    import distributed
-
+def sweep(client: Any, limit: int, folder: Path, n_samples: int) -> None:
+    """Memory and time of sweeps over the table in the folder."""
     from nsfa.backends import open_samples
     from nsfa.blocks import observe_blocks
     from nsfa.chain import Chain, chain_generator
     from nsfa.model import preset
     from nsfa.readers.lazy import read_lazily
 
+    print(f"{GENES} × {n_samples}, {8 * GENES * n_samples / 1e9:.2f} GB; two workers of {limit / 1e9:.2f} GB each")
+    print("workers before", [f"{value / 1e6:.0f} MB" for value in client.run(height).values()])
+    started = time.perf_counter()
+    data = observe_blocks(client, read_lazily(folder / "table.zarr", samples_in_rows=True).X)
+    print(f"read, centred and kept in {time.perf_counter() - started:.1f} s")
+    spec = preset("sfa", n_components=FACTORS)
+    chain = Chain(open_samples(data, threads=2), spec, chain_generator(0, 0), tune=SWEEPS)
+    spent = np.median([seconds(chain.sweep) for _ in range(SWEEPS)])
+    print(f"{spent:.2f} s per sweep, K = {chain.state.n_factors}, {SWEEPS} sweeps")
+    print("workers' height", [f"{value / 1e6:.0f} MB" for value in client.run(height).values()])
+    data.values.table.close()
+
+
+def run(limit: int, folder: Path, only_overhead: bool) -> None:
+    """Print the figures."""
+    import distributed
+
     n_samples = 2 * limit // (8 * GENES)
-    write_table(folder / "table.zarr", n_samples)
+    if not only_overhead:
+        write_table(folder / "table.zarr", n_samples)
     cluster = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, memory_limit=limit, dashboard_address=":0", local_directory=str(folder)
     )
     with cluster, distributed.Client(cluster) as client:
-        print(f"{GENES} × {n_samples}, {8 * GENES * n_samples / 1e9:.2f} GB; two workers of {limit / 1e9:.2f} GB each")
-        print("workers before", [f"{value / 1e6:.0f} MB" for value in client.run(height).values()])
-        started = time.perf_counter()
-        data = observe_blocks(client, read_lazily(folder / "table.zarr", samples_in_rows=True).X)
-        print(f"read, centred and kept in {time.perf_counter() - started:.1f} s")
-        spec = preset("sfa", n_components=FACTORS)
-        chain = Chain(open_samples(data, threads=2), spec, chain_generator(0, 0), tune=SWEEPS)
-        print(f"{medians(chain.sweep, SWEEPS):.2f} s per sweep, K = {chain.state.n_factors}, {SWEEPS} sweeps")
-        print("workers' height", [f"{value / 1e6:.0f} MB" for value in client.run(height).values()])
-        data.values.table.close()
+        if not only_overhead:
+            sweep(client, limit, folder, n_samples)
         for n_features, n_factors in ((GENES, FACTORS), (GENES, 100), (200, 10)):
-            there, here = overhead(client, n_features, n_factors)
-            print(
-                f"overhead at D = {n_features}, K = {n_factors}: {1e3 * (there - here):.1f} ms ({1e3 * here:.1f} here)"
-            )
+            spent = 1e3 * overhead(client, n_features, n_factors)
+            figures = np.quantile(spent, [0.5, 0.0])
+            print("overhead at D = {}, K = {}: {:.1f} ms, {:.1f} at least".format(n_features, n_factors, *figures))
 
 
 def main() -> None:
     """Read the command line, and clean up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a quarter of the size")
+    parser.add_argument("--quick", action="store_true", help="half the size")
+    parser.add_argument("--overhead", action="store_true", help="nothing but the overhead")
+    wanted = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="nsfa-cluster-"))
     try:
-        run(LIMIT // 4 * (2 if parser.parse_args().quick else 4), folder)
+        run(LIMIT // (2 if wanted.quick else 1), folder, wanted.overhead)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -347,3 +347,17 @@ def test_a_scheduler_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(dask_blocks, "_PATIENCE", "100ms")
     with pytest.raises(ValueError, match="There must be a Dask scheduler"), dask_blocks.connected("tcp://127.0.0.1:9"):
         pass
+
+
+def test_chains_and_comparisons_are_tasks_where_the_table_fits_a_worker(table, client, tmp_path):
+    X = table[:60, :12]
+    here, there = (SFA(2, **SHORT, n_jobs=jobs).fit(X).posterior_.draws for jobs in (1, "dask"))
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_array_equal(one.loadings(), other.loadings())
+    SFA(2, **SHORT, n_jobs="dask").fit(X, store=tmp_path / "draws")
+    np.testing.assert_array_equal(nsfa.load(tmp_path / "draws").draws[-1].loadings(), here[-1].loadings())
+    how = {"models": {"sfa": SFA(2, **SHORT)}, "splits": 2, "progress": False}
+    one, other = (nsfa.compare(X, n_jobs=jobs, **how).drop(columns="seconds") for jobs in (1, "dask"))
+    pd.testing.assert_frame_equal(one, other)
+    with pytest.raises(ValueError, match="n_jobs must be None or a non-zero int"):
+        SFA(2, **SHORT, n_jobs="many").fit(X)

@@ -203,6 +203,18 @@ def _sent(client: Any, shared: Any, times: int) -> Any:
         return client.submit(_same, shared, pure=False, retries=_RETRIES)
 
 
+def done(client: Any, function: Callable[..., Any], shared: Any, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Each item's number and function(shared, item), as they are done, in tasks of their own; an end drops the rest."""
+    distributed: Any = import_module("distributed")
+    sent = _sent(client, shared, len(items))
+    number = {client.submit(function, sent, item, pure=False, retries=_RETRIES): i for i, item in enumerate(items)}
+    try:
+        for future in distributed.as_completed(number):
+            yield number[future], future.result()
+    finally:
+        client.cancel([future for future in number if not future.done()])
+
+
 def from_rows(read: Callable[[int, int], Any], shape: tuple[int, int], rows: int, sparse: bool) -> Any:
     """A dask array (samples, features) of read(start, stop), so many rows at a time."""
     import numpy as np
