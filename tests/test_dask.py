@@ -184,7 +184,9 @@ def test_a_piece_in_files_is_sent_with_what_is_in_them(table, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_killed_worker_changes_nothing(table, drawn):
+@pytest.mark.parametrize("memory", [1e12, 1.0], ids=["in memory", "in files"])
+def test_a_killed_worker_changes_nothing(memory, table, drawn, monkeypatch):
+    monkeypatch.setattr(dask_blocks, "memory", lambda client: memory)
     with local(2, processes=True) as cluster, distributed.Client(cluster, set_as_default=False) as client:
         data = observe_blocks(client, Named(da.from_array(table, chunks=(3000, 30))))
         victim, *_ = client.run(os.getpid).values()
