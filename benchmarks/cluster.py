@@ -50,7 +50,7 @@ def seconds(function: Any) -> float:
 
 def echo(pieces: list[Any], shared: Any) -> Any:
     """What a pass over some pieces returns, in its size, without the pass."""
-    from nsfa.blocks import Node
+    from nsfa.units import Node
 
     loadings = shared[1][0]
     square = np.zeros((loadings.shape[1],) * 2)
@@ -61,8 +61,9 @@ def overhead(client: Any, n_features: int, n_factors: int) -> np.ndarray:
     """Seconds of passes of two blocks on two workers, without what a pass does."""
     import dask.array as da
 
-    from nsfa.blocks import Named, finish_sums, join_sums, observe_blocks, unit_size
+    from nsfa.blocks import Named, observe_blocks
     from nsfa.kernels.dask_blocks import reduced
+    from nsfa.units import finish_sums, join_sums, unit_size
 
     unit, rng = unit_size(n_features), np.random.default_rng(0)
     table = observe_blocks(
