@@ -19,19 +19,7 @@ import scipy.sparse as sp
 import nsfa
 from nsfa import BFRM, NSFA, SFA
 from nsfa.backends import open_samples
-from nsfa.blocks import (
-    Named,
-    Node,
-    Piece,
-    add_columns,
-    cuts,
-    finish,
-    joined,
-    observe_blocks,
-    one_thread,
-    sum_group,
-    units_of,
-)
+from nsfa.blocks import Named, Piece, observe_blocks, one_thread, sum_group
 from nsfa.chain import Chain, chain_generator
 from nsfa.columns import dense_columns
 from nsfa.data import observe
@@ -40,6 +28,7 @@ from nsfa.draws.files import StoreError
 from nsfa.kernels import dask_blocks, get_kernels
 from nsfa.model import preset
 from nsfa.passing import ObservedTable, PassingSamples
+from nsfa.units import Node, add_columns, cuts, finish, joined, units_of
 
 SHORT = {"chains": 2, "tune": 12, "draws": 6, "thin": 1, "random_state": 0}
 LONG_ENOUGH = SHORT | {"tune": 40}
@@ -184,7 +173,9 @@ def test_a_piece_in_files_is_sent_with_what_is_in_them(table, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_killed_worker_changes_nothing(table, drawn):
+@pytest.mark.parametrize("memory", [1e12, 1.0], ids=["in memory", "in files"])
+def test_a_killed_worker_changes_nothing(memory, table, drawn, monkeypatch):
+    monkeypatch.setattr(dask_blocks, "memory", lambda client: memory)
     with local(2, processes=True) as cluster, distributed.Client(cluster, set_as_default=False) as client:
         data = observe_blocks(client, Named(da.from_array(table, chunks=(3000, 30))))
         victim, *_ = client.run(os.getpid).values()
@@ -332,7 +323,12 @@ def test_workers_are_made_where_there_are_none_and_closed(monkeypatch):
     made = []
     monkeypatch.setattr(distributed.Client, "current", classmethod(lambda cls: (_ for _ in ()).throw(ValueError())))
     kind = distributed.LocalCluster
-    monkeypatch.setattr(distributed, "LocalCluster", lambda **how: made.append(how) or kind(**how, processes=False))
+
+    def in_process(preload, **how):
+        made.append(how)
+        return kind(**how, processes=False)
+
+    monkeypatch.setattr(distributed, "LocalCluster", in_process)
     with dask_blocks.connected(cores=8) as client:
         assert len(client.nthreads()) == 2
     assert made[0]["threads_per_worker"] == 4 and client.status == "closed"
@@ -342,3 +338,17 @@ def test_a_scheduler_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setattr(dask_blocks, "_PATIENCE", "100ms")
     with pytest.raises(ValueError, match="There must be a Dask scheduler"), dask_blocks.connected("tcp://127.0.0.1:9"):
         pass
+
+
+def test_chains_and_comparisons_are_tasks_where_the_table_fits_a_worker(table, client, tmp_path):
+    X = table[:60, :12]
+    here, there = (SFA(2, **SHORT, n_jobs=jobs).fit(X).posterior_.draws for jobs in (1, "dask"))
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_array_equal(one.loadings(), other.loadings())
+    SFA(2, **SHORT, n_jobs="dask").fit(X, store=tmp_path / "draws")
+    np.testing.assert_array_equal(nsfa.load(tmp_path / "draws").draws[-1].loadings(), here[-1].loadings())
+    how = {"models": {"sfa": SFA(2, **SHORT)}, "splits": 2, "progress": False}
+    one, other = (nsfa.compare(X, n_jobs=jobs, **how).drop(columns="seconds") for jobs in (1, "dask"))
+    pd.testing.assert_frame_equal(one, other)
+    with pytest.raises(ValueError, match="n_jobs must be None or a non-zero int"):
+        SFA(2, **SHORT, n_jobs="many").fit(X)

@@ -13,7 +13,7 @@ LAYERS = """
     version arrays atomic
     kernels table
     columns
-    data state
+    data state units
     samples
     passing
     gpu_samples

@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import clone
 
 from nsfa.arrays import Bools, Floats
-from nsfa.counts import check_count, worker_count
+from nsfa.counts import check_count, on_cluster, worker_count
 from nsfa.filling import fill, log_density
 from nsfa.metrics import lppd, rmse
 from nsfa.table import as_float_table, check_table
@@ -35,7 +35,7 @@ def compare(
     holdout: float = 0.1,
     splits: int = 10,
     random_state: int | None = 0,
-    n_jobs: int | None = None,
+    n_jobs: int | str | None = None,
     progress: bool = True,
     store: str | PathLike[str] | None = None,
 ) -> Any:
@@ -61,8 +61,9 @@ def compare(
         How many times, with other entries each time; the same for every model.
     random_state : int, optional
         Decides which entries are hidden, and the seeds of models without one; None is another each time.
-    n_jobs : int, optional
-        Fits that run at once; None is one per core. The scores do not depend on it.
+    n_jobs : int or "dask", optional
+        Fits that run at once; None is one per core, "dask" makes each a task of the Dask client in use. The scores do
+        not depend on it.
     progress : bool
         Show a progress bar when standard error is a terminal.
     store : path, optional
@@ -98,7 +99,7 @@ def compare(
     ledger = Ledger(None if store is None else _checked(store), DIGITS)
     try:
         with _bar(len(tasks), progress) as advance:
-            run_tasks(tasks, ledger, advance, worker_count(n_jobs))
+            run_tasks(tasks, ledger, advance, None if on_cluster(n_jobs) else worker_count(n_jobs))
     except KeyboardInterrupt:
         _tell_interrupted(sum(task.key in ledger.rows for task in tasks), len(tasks), store is not None)
     return _frame(tasks, ledger, list(models))

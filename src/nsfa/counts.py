@@ -20,11 +20,16 @@ def core_count() -> int:
     return int(cpu_count())
 
 
-def worker_count(n_jobs: int | None) -> int:
+def on_cluster(n_jobs: Any) -> bool:
+    """Whether work goes to the workers of a Dask cluster."""
+    return isinstance(n_jobs, str) and n_jobs == "dask"
+
+
+def worker_count(n_jobs: Any) -> int:
     """How many chains to run at once: None is one per core, negative counts back from the cores as in joblib."""
     cores = core_count()
     if n_jobs is None:
         return cores
     if not is_integer(n_jobs) or n_jobs == 0:
         raise ValueError(f"n_jobs must be None or a non-zero int. Got {n_jobs!r}.")
-    return max(1, cores + 1 + n_jobs) if n_jobs < 0 else n_jobs
+    return max(1, cores + 1 + int(n_jobs)) if n_jobs < 0 else int(n_jobs)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from nsfa.arrays import Ints
 from nsfa.backends import check_backend, resolve_backend
 from nsfa.blocks import opened
-from nsfa.counts import check_count, worker_count
+from nsfa.counts import check_count, on_cluster, worker_count
 from nsfa.data import Observed
 from nsfa.draws.store import Settings
 from nsfa.length import Length
@@ -75,7 +75,8 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         with opened(X, spec, self.scale, self.dtype) as data:
             validate_data(self, X, reset=True, skip_check_array=True)
             settings = self._settings(spec, data)
-            worker_count(self.n_jobs)
+            if not on_cluster(self.n_jobs):
+                worker_count(self.n_jobs)
             with shown(self.chains, progress, monitor) as watcher:
                 self.posterior_ = _sampled(data, settings, self.n_jobs, watcher, store)
         self.n_features_in_ = data.n_features
@@ -139,7 +140,11 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
 
 def _sampled(
-    data: Observed, settings: Settings, n_jobs: int | None, monitor: Monitor | None, store: str | PathLike[str] | None
+    data: Observed,
+    settings: Settings,
+    n_jobs: int | str | None,
+    monitor: Monitor | None,
+    store: str | PathLike[str] | None,
 ) -> Posterior:
     """The chains' draws, on disk as they are made where there is a store."""
     if store is not None:
@@ -187,7 +192,8 @@ class NSFA(_BayesianModel):
         A first look in a tenth of the time: a tenth of the sweeps. Broad structure and predictions are near those of
         a full fit; the verdict says that it is a preview, not whether the chains agree.
     random_state, n_jobs
-        Seed, and how many chains run at once (None: one per core). The seed alone decides the draws.
+        Seed, and how many chains run at once (None: one per core; "dask": each is a task of the Dask client in use).
+        The seed alone decides the draws.
     concentration, stickiness
         α and β of the process: a number, or "infer".
     noise
@@ -210,7 +216,7 @@ class NSFA(_BayesianModel):
 
     def __init__(
         self, *, chains: int = 4, tune: int | None = None, draws: int = 500, thin: int | None = None,
-        preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
+        preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
         scale: str | None = "feature", prior: Any = "default", spike: float = 0.1, birth_scale: float = 1.0,
         sweep: str = "auto", dtype: str = "float64",
@@ -231,7 +237,7 @@ class SFA(_BayesianModel):
 
     def __init__(
         self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
-        thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
+        thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
         scale: str | None = "feature", prior: Any = "default", sweep: str = "auto", dtype: str = "float64",
         backend: str = "auto", tf32: bool = False,
@@ -249,7 +255,7 @@ class FactorModel(_BayesianModel):
 
     def __init__(
         self, spec: ModelSpec | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
-        thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
+        thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
         scale: str | None = "feature", dtype: str = "float64",
         backend: str = "auto", tf32: bool = False,
     ) -> None:  # fmt: skip
@@ -270,7 +276,7 @@ class _PlainModel(_BayesianModel):
 
     def __init__(
         self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
-        thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
+        thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
         noise: str = "diagonal", scale: str | None = "feature", prior: Any = "default", dtype: str = "float64",
         backend: str = "auto", tf32: bool = False,
     ) -> None:  # fmt: skip

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,11 +19,12 @@ from threadpoolctl import threadpool_limits
 
 from nsfa.backends import open_samples, resolve_backend
 from nsfa.chain import Chain, Sweep, chain_generator, run_chain
-from nsfa.counts import check_count, core_count, worker_count
+from nsfa.counts import check_count, core_count, on_cluster, worker_count
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.draws.log import Keeper, Memory, open_log
 from nsfa.draws.store import Store
+from nsfa.kernels.dask_blocks import connected, done
 from nsfa.length import Length
 from nsfa.model.spec import ModelSpec
 from nsfa.model.start import starting_factors
@@ -68,7 +69,7 @@ def sample(
     chains: int = 4,
     length: Length | None = None,
     seed: int | None = None,
-    n_jobs: int | None = None,
+    n_jobs: int | str | None = None,
     workers: str = "auto",
     backend: str = "auto",
     tf32: bool = False,
@@ -81,7 +82,8 @@ def sample(
     there are cores); cores left over speed up each chain. ``workers`` is "threads", "processes" or "auto": short runs
     take turns in one thread; of long ones one chain stays here and the others go to processes, which take seconds to
     start. Every process has a copy of the table: of one of more than 1 GB chains take turns unless ``n_jobs`` is given.
-    ``backend`` and ``tf32`` are those of the estimators, or a name of kernels; chains on a GPU take turns.
+    ``n_jobs="dask"`` makes each chain a task of the Dask client in use, or of one made for it, without reports on the
+    way. ``backend`` and ``tf32`` are those of the estimators, or a name of kernels; chains on a GPU take turns.
     ``monitor`` may be called from other threads. With a ``store``, whose lock the caller holds, chains go on from what
     it has and leave their draws there instead of returning them.
     """
@@ -91,16 +93,20 @@ def sample(
         raise ValueError(f"workers must be 'auto', 'threads' or 'processes'. Got {workers!r}.")
     seed = fresh_seed() if seed is None else seed
     length = length or Length()
-    at_once, backend = min(worker_count(n_jobs), chains), resolve_backend(backend, data, spec)
+    cluster, jobs = on_cluster(n_jobs), None if on_cluster(n_jobs) else n_jobs
+    at_once, backend = min(worker_count(jobs), chains), resolve_backend(backend, data, spec)
     if backend == "gpu" or data.elsewhere:
         # of a table on other workers as many at once as wanted: here they only wait
-        workers, at_once = "threads", at_once if data.elsewhere and n_jobs is not None else 1
+        workers, at_once = "threads", at_once if data.elsewhere and jobs is not None else 1
+    elif cluster:
+        job = _Job(data, spec, length, seed, backend, tf32, 1, False, store)
+        return _run_on_cluster(job, chains)
     elif workers == "auto":
         long = chains * length.sweeps * _guess_seconds(data) > _WORTH_PROCESSES
-        alone = n_jobs is None and table_bytes(data) > TOO_LARGE_TO_COPY
+        alone = jobs is None and table_bytes(data) > TOO_LARGE_TO_COPY
         workers = "processes" if long and at_once > 1 and not alone else "threads"
         at_once = at_once if workers == "processes" else 1
-    threads = max(1, core_count() // at_once) if n_jobs is None else 1
+    threads = max(1, core_count() // at_once) if jobs is None else 1
     job = _Job(data, spec, length, seed, backend, tf32, threads, monitor is not None, store)
     run = _run_in_threads if workers == "threads" else _run_in_processes
     return run(job, chains, at_once, monitor or (lambda progress: None))
@@ -244,6 +250,19 @@ def _run_in_processes(job: _Job, chains: int, at_once: int, monitor: Monitor) ->
             # as above
             end()
             raise
+
+
+def _run_on_cluster(job: _Job, chains: int) -> list[ChainResult]:
+    """Chains as tasks; one whose worker is lost begins anew elsewhere. Ctrl-C leaves those that are done."""
+    results = [ChainResult(chain, [], finished=False) for chain in range(chains)]
+    with connected(cores=core_count()) as client, suppress(KeyboardInterrupt):
+        for chain, result in done(client, _run_alone, job, range(chains)):
+            results[chain] = result
+    return results
+
+
+def _run_alone(job: _Job, chain: int) -> ChainResult:
+    return _run_one(job, chain, threading.Event(), lambda progress: None)
 
 
 def _gather(

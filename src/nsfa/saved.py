@@ -21,7 +21,7 @@ from nsfa.version import __version__
 
 
 def sample_stored(
-    path: str | PathLike[str], data: Observed, settings: Settings, n_jobs: int | None, monitor: Monitor | None
+    path: str | PathLike[str], data: Observed, settings: Settings, n_jobs: int | str | None, monitor: Monitor | None
 ) -> Posterior:
     """Run chains that write to a new store as they go."""
     with created(path, data, settings) as store:
@@ -49,7 +49,7 @@ def load(path: str | PathLike[str]) -> Posterior:
 def resume(
     path: str | PathLike[str],
     draws: int | None = None,
-    n_jobs: int | None = None,
+    n_jobs: int | str | None = None,
     monitor: Monitor | None = None,
     progress: bool = False,
     X: Any = None,
@@ -99,7 +99,7 @@ def _table(store: Store, data: Observed, X: Any) -> AbstractContextManager[Obser
     )
 
 
-def _go_on(store: Store, data: Observed, n_jobs: int | None, monitor: Monitor | None) -> Posterior:
+def _go_on(store: Store, data: Observed, n_jobs: int | str | None, monitor: Monitor | None) -> Posterior:
     settings = store.settings
     sample(
         data,

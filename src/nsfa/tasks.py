@@ -20,6 +20,8 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from nsfa.atomic import replacing
+from nsfa.counts import core_count
+from nsfa.kernels.dask_blocks import connected, done
 
 COLUMNS = ("task", "model", "replicate", "quantity", "at", "value")
 # the last row of a task: without it the task was cut short and is done again
@@ -103,9 +105,9 @@ class Ledger:
 
 
 def run_tasks(
-    tasks: list[Task], ledger: Ledger, progress: Callable[[Step], Any] | None = None, n_jobs: int = 1
+    tasks: list[Task], ledger: Ledger, progress: Callable[[Step], Any] | None = None, n_jobs: int | None = 1
 ) -> None:
-    """Run the tasks that the ledger lacks, the longest first, ``n_jobs`` at once in processes."""
+    """Run the tasks that the ledger lacks, the longest first, ``n_jobs`` at once in processes; None: on a cluster."""
     waiting = sorted((task for task in tasks if task.key not in ledger.rows), key=lambda task: -task.seconds)
     total = sum(task.seconds for task in waiting)
     done, started = 0.0, time.monotonic()
@@ -117,7 +119,11 @@ def run_tasks(
             progress(Step(sum(t.key in ledger.rows for t in tasks), len(tasks), task.key, left))
 
 
-def _results(tasks: list[Task], n_jobs: int) -> Iterator[tuple[Task, list[Number]]]:
+def _results(tasks: list[Task], n_jobs: int | None) -> Iterator[tuple[Task, list[Number]]]:
+    if n_jobs is None:
+        with connected(cores=core_count()) as client:
+            yield from ((tasks[i], numbers) for i, (_, numbers) in done(client, _do_there, None, tasks))
+        return
     if n_jobs == 1 or len(tasks) < 2:
         yield from ((task, _do(task)[1]) for task in tasks)
         return
@@ -130,6 +136,10 @@ def _results(tasks: list[Task], n_jobs: int) -> Iterator[tuple[Task, list[Number
         delayed(followed)(os.getpid(), _do, task) for task in tasks
     ):
         yield by_key[key], numbers
+
+
+def _do_there(_: None, task: Task) -> tuple[str, list[Number]]:
+    return _do(task)
 
 
 def _do(task: Task) -> tuple[str, list[Number]]:

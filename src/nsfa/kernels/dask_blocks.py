@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,16 +14,21 @@ from typing import Any
 BRANCHES = 8
 # How often a task is tried again where it fails; that of a worker that was lost is done elsewhere in any case.
 _RETRIES = 3
+# Bytes that may pass the scheduler with all tasks of a sweep together.
+_SMALL = 4_000_000
 # How long to wait for a scheduler.
 _PATIENCE = "10s"
+# Seconds between two looks at who is still there, and in which a sum must have come.
+_LOOK, _FETCH = 0.5, 60.0
 # The first workers a machine gets, if there are none.
 N_WORKERS = 2
 # Ctrl-C is for the client, which needs them to end its sweep.
 _NO_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 _NEEDS_DASK = "Tables in blocks need Dask. Got a Python without it ({}); install nsfa[dask]."
 
-Group = Sequence[Any]
-"""Futures of what one thread of a worker goes through in one task."""
+Source = tuple[Any, list[Any]]
+"""What to take, and the chunks to take it from."""
+Join = Callable[[list[Any]], Any]
 
 
 def is_dask(X: Any) -> bool:
@@ -90,10 +96,7 @@ def chunks_of(X: Any) -> list[Any]:
     return [row[0] for row in X.to_delayed()]
 
 
-def read_reduced(
-    client: Any, function: Callable[..., Any], sources: Sequence[tuple[Any, list[Any]]],
-    join: Callable[[list[Any]], Any], finish: Callable[[list[Any]], Any],
-) -> Any:  # fmt: skip
+def read_reduced(client: Any, function: Callable[..., Any], sources: Sequence[Source], join: Join, finish: Join) -> Any:
     """``finish`` of all function(cut, chunks), neighbours joined on the way; chunks are read and forgotten."""
     from dask.delayed import delayed
 
@@ -103,41 +106,113 @@ def read_reduced(
     return client.compute(delayed(finish, pure=False)(parts), retries=_RETRIES).result()
 
 
-def kept(
-    client: Any, function: Callable[..., Any], sources: Sequence[tuple[Any, list[Any]]], *shared: Any
-) -> list[Group]:
-    """function(cut, chunks, *shared) of all sources, kept by the workers: neighbours together, a group per thread.
+class Kept:
+    """What workers keep: futures in order, and by which worker each is gone through, where it lies.
 
-    They are tasks: whatever a lost worker had is made anew by the others, from its chunks.
+    They are tasks: whatever a lost worker had is made anew by the others, from its source.
     """
-    import numpy as np
+
+    def __init__(self, client: Any, futures: list[Any]) -> None:
+        self.client, self._futures = client, futures
+        self._groups: list[tuple[str, list[Any]]] = []
+
+    def groups(self) -> list[tuple[str, list[Any]]]:
+        """For each thread of each worker its address and what it goes through; waits until everything is there."""
+        distributed: Any = import_module("distributed")
+        while not self._groups:
+            distributed.wait(self._futures)
+            for future in self._futures:
+                if future.status == "error":
+                    future.result()
+            holders = self.client.who_has(self._futures)
+            where = [min(holders.get(future.key) or ("",)) for future in self._futures]
+            if "" in where:
+                # lost in between
+                continue
+            for address, threads in sorted(self.client.nthreads().items()):
+                own = [future for future, there in zip(self._futures, where, strict=True) if there == address]
+                for first, last in _shares(len(own), threads):
+                    self._groups.append((address, own[first:last]))
+        return self._groups
+
+    def moved(self) -> bool:
+        """Whether a worker is no longer there that something lay with; it is then looked for anew."""
+        if {address for address, _ in self._groups} <= set(self.client.nthreads()):
+            return False
+        self._groups = []
+        return True
+
+    def forget(self) -> None:
+        """Let the workers forget it."""
+        self._futures, self._groups = [], []
+
+
+def _shares(n: int, threads: int) -> list[tuple[int, int]]:
+    """Up to so many even parts of n, none of them empty."""
+    parts = min(n, threads)
+    edges = [n * i // parts for i in range(parts + 1)] if parts else []
+    return list(pairwise(edges))
+
+
+def kept(client: Any, function: Callable[..., Any], sources: Sequence[Source], *shared: Any) -> Kept:
+    """function(cut, chunks, *shared) of all sources, kept by the workers, neighbours together."""
     from dask.delayed import delayed
 
     where = places(client)
     common = [delayed(item, pure=False) for item in shared]
-    groups = []
-    for address, some in zip(where, np.array_split(np.arange(len(sources)), len(where)), strict=True):
-        made = [delayed(function, pure=False)(*sources[i], *common) for i in some]
-        if made:
-            groups.append(client.compute(made, workers=[address], allow_other_workers=True, retries=_RETRIES))
-    return groups
+    futures: list[Any] = []
+    for i, address in enumerate(where):
+        some = sources[len(sources) * i // len(where) : len(sources) * (i + 1) // len(where)]
+        made = [delayed(function, pure=False)(*source, *common) for source in some]
+        futures += client.compute(made, workers=[address], allow_other_workers=True, retries=_RETRIES)
+    return Kept(client, futures)
 
 
-def reduced(
-    client: Any, function: Callable[..., Any], groups: Sequence[Group], shared: Any,
-    join: Callable[[list[Any]], Any], finish: Callable[[list[Any]], Any],
-) -> Any:  # fmt: skip
+def reduced(what: Kept, function: Callable[..., Any], shared: Any, join: Join, finish: Join) -> Any:
     """``finish`` of all function(group, shared), neighbours joined on the way.
 
-    A task per group and a few for the tree, submitted as they are: there is no graph to optimise. What is shared is a
-    task, too, so that everything can be done again where a worker is lost.
+    A task per thread, and for many of them a tree, submitted as they are: there is no graph to optimise. What is kept
+    is never moved: its tasks run where it lies, and where a worker is lost on the way all of it is done again.
     """
-    how: dict[str, Any] = {"pure": False, "retries": _RETRIES}
-    everywhere = client.submit(_same, shared, **how)
-    parts = [client.submit(function, list(group), everywhere, **how) for group in groups]
-    while len(parts) > BRANCHES:
-        parts = [client.submit(join, parts[i : i + BRANCHES], **how) for i in range(0, len(parts), BRANCHES)]
-    return client.submit(finish, parts, **how).result()
+    distributed: Any = import_module("distributed")
+    client, how = what.client, {"pure": False, "retries": _RETRIES}
+    while True:
+        groups = what.groups()
+        sent = _sent(client, shared, len(groups))
+        parts = [client.submit(function, group, sent, workers=[address], **how) for address, group in groups]
+        while len(parts) > BRANCHES:
+            parts = [client.submit(join, parts[i : i + BRANCHES], **how) for i in range(0, len(parts), BRANCHES)]
+        waiting = True
+        while waiting:
+            try:
+                distributed.wait(parts, timeout=_LOOK)
+                return finish([part.result(timeout=_FETCH) for part in parts])
+            except TimeoutError:
+                if any(part.status == "error" for part in parts):
+                    raise
+                waiting = not what.moved()
+
+
+def _sent(client: Any, shared: Any, times: int) -> Any:
+    """What all tasks share: itself where it is small, so that it goes with each; else a task that workers ask."""
+    if times * len(pickle.dumps(shared, protocol=5)) <= _SMALL:
+        return shared
+    config: Any = import_module("dask.config")
+    # it warns of what it takes for a mistake
+    with config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+        return client.submit(_same, shared, pure=False, retries=_RETRIES)
+
+
+def done(client: Any, function: Callable[..., Any], shared: Any, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """Each item's number and function(shared, item), as they are done, in tasks of their own; an end drops the rest."""
+    distributed: Any = import_module("distributed")
+    sent = _sent(client, shared, len(items))
+    number = {client.submit(function, sent, item, pure=False, retries=_RETRIES): i for i, item in enumerate(items)}
+    try:
+        for future in distributed.as_completed(number):
+            yield number[future], future.result()
+    finally:
+        client.cancel([future for future in number if not future.done()])
 
 
 def from_rows(read: Callable[[int, int], Any], shape: tuple[int, int], rows: int, sparse: bool) -> Any:

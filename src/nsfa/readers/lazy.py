@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from nsfa.blocks import Named, unit_size
+from nsfa.blocks import Named
 from nsfa.kernels.dask_blocks import from_rows
 from nsfa.readers.frames import symbols_of
 from nsfa.readers.lists import named
 from nsfa.readers.names import complete
 from nsfa.readers.pipeline import Table
 from nsfa.readers.sheet import show_some
+from nsfa.units import unit_size
 
 # Bytes that a block should have.
-_BLOCK = 64_000_000
+_BLOCK = 32_000_000
 _KINDS = "a zarr array, or AnnData's .h5ad or .zarr"
 
 
