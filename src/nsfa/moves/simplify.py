@@ -1,7 +1,8 @@
-"""Shorter ways to the posterior for the warm-up of long tables: no moves of the posterior.
+"""Shorter ways to the posterior for the warm-up: no moves of the posterior.
 
-Factors grow there from one feature on, others joining one by one, and chains that hold the same space of broad factors
-in different rotations have no short way to each other.
+In long tables factors grow from one feature on, others joining one by one, and chains that hold the same space of broad
+factors in different rotations have no short way to each other. In all tables a start with too many factors can spread
+one fit over several of them, none of which could be missed alone.
 """
 
 from __future__ import annotations
@@ -23,26 +24,43 @@ ROTATED_ON = 2000
 # At most so many factors come from the residual at a time, where it exceeds what noise gives by this factor.
 DIRECTIONS = 40
 BEYOND_NOISE = 1.05
+# Scores whose power in some direction is below this share of the largest say nothing of their own there.
+SAME = 1e-3
 
 
 def simplify(state: State, samples: Samples, spec: ModelSpec) -> None:
     """Rotate the broad factors to simple structure, wherever in their space they were, without what is not needed.
 
-    They are turned to the principal axes of the loadings in units of the noise, which are the same for all chains that
-    hold the same space. Axes that nothing asks for are dropped, varimax turns the others, and small loadings go.
+    They become the principal axes of their fit G Xᵀ in units of the noise, with uncorrelated scores, which are the same
+    for all chains that hold the same fit, whatever the number of factors that share it. Axes that nothing asks for are
+    dropped, varimax turns the others, and small loadings go.
     Changes the scores, ``loadings``, ``active``, ``usage``, ``loading_precision`` and the statistics. Cost O(D K²).
     """
     broad = _broad(state)
     if len(broad) == 0:
         return
-    loadings = state.noise_precision[:, None] ** 0.5 * state.loadings[:, broad]
-    _turn(state, samples, broad, np.linalg.eigh(loadings.T @ loadings)[1])
     if spec.n_components is None:
-        prune(state, samples, spec)
+        condense(state, samples, spec)
         broad = _broad(state)
+    else:
+        _to_principal_axes(state, samples, broad)
     some = slice(None, None, -(-len(state.loadings) // ROTATED_ON))
     simple = varimax(state.noise_precision[some, None] ** 0.5 * state.loadings[some, broad])
     _turn(state, samples, broad, simple, KEPT_FROM)
+
+
+def condense(state: State, samples: Samples, spec: ModelSpec) -> None:
+    """As many broad factors as their fit asks for, wherever in its space they were: those of its principal axes.
+
+    Changes the scores, ``loadings``, ``active``, ``usage``, ``loading_precision``, K and the statistics. Cost O(D K²).
+    """
+    broad = _broad(state)
+    if len(broad):
+        _to_principal_axes(state, samples, broad)
+        # what is left of scores that were copies of others
+        power = samples.gram.diagonal()[broad]
+        samples.keep(state.drop(broad[power < 0.5 * samples.n_samples]))
+        prune(state, samples, spec)
 
 
 def add_directions(state: State, samples: Samples, rng: np.random.Generator) -> None:
@@ -63,6 +81,23 @@ def _broad(state: State) -> Ints:
     # factors of which something is known stay as they are
     out: Ints = broad[broad >= state.prior_offset.shape[1]]
     return out
+
+
+def _to_principal_axes(state: State, samples: Samples, which: Ints) -> None:
+    """Some factors' fit as orthogonal scores of power N each, the largest first.
+
+    With S = A E Aᵀ, the scores X A E^{−½} are orthonormal and G A E^{½} goes with them; both are then turned to the
+    eigenvectors of the latter's inner products. Directions in which the scores have next to no power keep it small.
+    """
+    power, axes = np.linalg.eigh(samples.gram[np.ix_(which, which)])
+    root = np.sqrt(np.maximum(power, SAME * power[-1]))
+    forward, back = axes / root, axes * root
+    weighted = np.sqrt(state.noise_precision)[:, None] * (state.loadings[:, which] @ back)
+    turn = np.linalg.eigh(weighted.T @ weighted)[1][:, ::-1]
+    size = np.sqrt(samples.n_samples)
+    loadings = state.loadings[:, which] @ (back @ turn / size)
+    samples.turn(forward @ turn * size, which)
+    _keep_clear(state, which, loadings, 0.0)
 
 
 def _turn(state: State, samples: Samples, which: Ints, rotation: Floats, kept_from: float = 0.0) -> None:
