@@ -283,7 +283,7 @@ def prunes(number: int, tune: int, annealed: int, spec: ModelSpec) -> bool:
 
 
 def condenses(number: int, annealed: int, spec: ModelSpec) -> bool:
-    """Whether sweep ``number`` of a chain with ``annealed`` sweeps at raised noise begins with as few factors as fit."""
+    """Whether sweep ``number`` of a chain with ``annealed`` sweeps at raised noise begins with few factors."""
     free = spec.n_components is None and spec.moves == "all"
     return free and annealed > 0 and number == max(annealed // SIMPLE_PARTS, 1)
 

@@ -111,7 +111,9 @@ def test_factors_become_as_few_as_fit_once_while_the_noise_is_raised():
     spec = preset("nsfa")
     assert [n for n in range(1, 501) if condenses(n, 100, spec)] == [10]
     assert not any(condenses(n, 0, spec) for n in range(5))
-    assert not condenses(10, 100, preset("sfa", n_components=3)) and not condenses(10, 100, preset("nsfa", moves="plain"))
+    assert not condenses(10, 100, preset("sfa", n_components=3)) and not condenses(
+        10, 100, preset("nsfa", moves="plain")
+    )
 
 
 def test_what_simple_structure_leaves_out_is_small_and_no_factor_is_empty(planted):
