@@ -30,6 +30,7 @@ from nsfa.datasets import fetch_breast, fetch_prostate
 from nsfa.metrics import match_factors
 
 SHAPES = ((100, 100), (1000, 50), (2500, 20), (2500, 108), (500, 1000), (12558, 108))
+DENSE_SHAPES = ((2500, 108), (12558, 108))
 PLANTED = 10
 FOUND = 0.9
 
@@ -64,6 +65,13 @@ def planted(shape: tuple[int, int], seed: int) -> Control:
         loadings[own, k] = rng.standard_normal(len(own))
     scores = rng.standard_normal((n_samples, PLANTED))
     return Control(scores @ loadings.T + rng.standard_normal((n_samples, n_genes)), loadings, PLANTED, scores)
+
+
+def dense(shape: tuple[int, int], seed: int, n_factors: int = 20) -> Control:
+    """Twenty factors on all genes; loadings, scores and noise of variance one. Only their space can be known."""
+    rng = np.random.default_rng([seed, *shape, 2])
+    loadings, scores = rng.standard_normal((shape[0], n_factors)), rng.standard_normal((shape[1], n_factors))
+    return Control(scores @ loadings.T + rng.standard_normal(shape[::-1]), None, n_factors, scores)
 
 
 def ceiling(X: np.ndarray, loadings: np.ndarray, scores: np.ndarray, most: int = 4) -> np.ndarray:
@@ -110,6 +118,8 @@ def tables(seed: int) -> Iterator[tuple[str, Callable[[], Control]]]:
         yield f"noise {size}", lambda shape=shape: noise(shape, seed)
         yield f"t noise {size}", lambda shape=shape: noise(shape, seed, degrees=4.0)
         yield f"planted {size}", lambda shape=shape: planted(shape, seed)
+    for shape in DENSE_SHAPES:
+        yield f"dense {shape[0]} × {shape[1]}", lambda shape=shape: dense(shape, seed)
     yield "shuffled breast 226 × 251", lambda: shuffled(fetch_breast().X, seed)
     yield "shuffled prostate 12558 × 108", lambda: shuffled(fetch_prostate().X, seed)
     yield "rank 20 prostate 12558 × 108", lambda: low_rank(fetch_prostate().X, seed)

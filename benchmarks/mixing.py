@@ -2,8 +2,10 @@
 
 NSFA on a synthetic set and the paper's three real ones, under four schedules: the paper's moves and priors ("paper"),
 its moves with our priors ("plain"), its priors with all our moves ("paper prior"), and the default. Four chains from
-dispersed starts, of the default length, on the prostate table half of it. Tables in Markdown go to standard output;
-``-o DIR`` also writes all numbers as csv, and a figure of the traces.
+dispersed starts, of the default length. Rows of gene scale, 108 samples and 2,500 or 12,558 genes (every fifth of the
+prostate table's, all of them, and planted factors: ten sparse, twenty dense), have the default schedule alone, and come
+by name (``--data prostate,planted-12558``). Tables in Markdown go to standard output; ``-o DIR`` also writes all
+numbers as csv, and a figure of the traces.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
+from benchmarks.controls import dense, planted
 from nsfa import Priors
 from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
@@ -40,7 +43,11 @@ SCHEDULES = {
     "default": {},
 }
 # data set: warm-up sweeps, sweeps after it
-LENGTHS = {"synthetic": (150, 2000), "ecoli": (150, 2000), "breast": (500, 6000), "prostate": (250, 250)}
+LENGTHS = {"synthetic": (150, 2000), "ecoli": (150, 2000), "breast": (500, 6000)}
+GENE_SCALE = {
+    "planted-2500": (500, 1000), "planted-12558": (500, 500), "dense-2500": (500, 1000), "dense-12558": (500, 500),
+    "prostate-2500": (500, 1000), "prostate": (500, 500),
+}  # fmt: skip
 QUANTITIES = ("log p(Y|G,psi)", "K", "active", "alpha", "|GG'|", "cov 1", "cov 2", "cov 3", "cov 4", "cov 5")
 
 
@@ -56,7 +63,11 @@ def table(name: str) -> np.ndarray:
     """Samples × genes of one of the data sets."""
     if name == "synthetic":
         return make_sparse_factors(100, pattern=fetch_ecoli().connectivity, random_state=0).X
-    return np.asarray({"ecoli": fetch_ecoli, "breast": fetch_breast, "prostate": fetch_prostate}[name]().X, float)
+    kind, _, genes = name.partition("-")
+    if kind in ("planted", "dense"):
+        return {"planted": planted, "dense": dense}[kind]((int(genes), 108), 0).X
+    X = np.asarray({"ecoli": fetch_ecoli, "breast": fetch_breast, "prostate": fetch_prostate}[kind]().X, float)
+    return X[:, ::5][:, : int(genes)] if genes else X
 
 
 def run_one(name: str, schedule: str, number: int, length: tuple[int, int]) -> Run:
@@ -185,8 +196,8 @@ def main() -> None:
     arguments = parser.parse_args()
     rows, runs = [], {}
     for name in arguments.data.split(","):
-        length = tuple(max(20, n // (10 if arguments.quick else 1)) for n in LENGTHS[name])
-        for schedule in SCHEDULES:
+        length = tuple(max(20, n // (10 if arguments.quick else 1)) for n in (LENGTHS | GENE_SCALE)[name])
+        for schedule in ("default",) if name in GENE_SCALE else SCHEDULES:
             print(f"{name}, {schedule}", file=sys.stderr)
             row, runs[name, schedule] = measure(name, schedule, length, arguments.jobs)
             rows.append(row)

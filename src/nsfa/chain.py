@@ -19,7 +19,7 @@ from nsfa.model.start import initial_state
 from nsfa.moves.info import Info
 from nsfa.moves.noise import LARGEST
 from nsfa.moves.prune import prune
-from nsfa.moves.simplify import add_directions, simplify
+from nsfa.moves.simplify import add_directions, condense, simplify
 from nsfa.samples import Samples
 from nsfa.state import State
 
@@ -94,6 +94,8 @@ class Chain:
         raised = self.number <= plan.annealed
         if raised:
             self._raise_noise()
+        if schedule.condenses(self.number, plan.annealed, self.spec):
+            condense(self.state, self.samples, self.spec)
         if schedule.prunes(self.number, plan.tune, plan.annealed, self.spec):
             prune(self.state, self.samples, self.spec)
         if not plan.collapses and schedule.simplifies(self.number, plan.tune, self.spec):

@@ -51,7 +51,8 @@ LEAST_PRECISION, MOST_PRECISION = 0.2, 100.0
 # After that, until the middle of the warm-up, every so-many sweeps begin without the factors that nothing asks for.
 PRUNE_PERIOD = 10
 # Where no sweep integrates the scores out, broad factors are turned to simple structure after each such part of the
-# warm-up, but for the last two.
+# warm-up, but for the last two; elsewhere they are made as few as their fit asks for, once, after such a part of the
+# sweeps at raised noise, under which they then find their places.
 SIMPLE_PARTS = 10
 
 # What a move may need, break or make: scores that belong to the factors there are; S and T of them; residuals. (q is
@@ -279,6 +280,12 @@ def prunes(number: int, tune: int, annealed: int, spec: ModelSpec) -> bool:
     """Whether sweep ``number`` of a chain with ``tune`` warm-up sweeps drops factors that are not needed."""
     free = spec.n_components is None and spec.moves == "all"
     return free and annealed < number <= tune // 2 and number % PRUNE_PERIOD == 0
+
+
+def condenses(number: int, annealed: int, spec: ModelSpec) -> bool:
+    """Whether sweep ``number`` of a chain with ``annealed`` sweeps at raised noise begins with few factors."""
+    free = spec.n_components is None and spec.moves == "all"
+    return free and annealed > 0 and number == max(annealed // SIMPLE_PARTS, 1)
 
 
 def simplifies(number: int, tune: int, spec: ModelSpec) -> bool:

@@ -1,5 +1,7 @@
 """What warm-up does beside the moves: drop what nothing asks for, add what noise does not explain, turn the rest."""
 
+import copy
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,9 +12,9 @@ from nsfa.kernels import get_kernels
 from nsfa.metrics import match_factors
 from nsfa.model import Priors, preset
 from nsfa.moves.prune import log_worth, prune
-from nsfa.moves.simplify import add_directions, simplify
+from nsfa.moves.simplify import add_directions, condense, simplify
 from nsfa.samples import Samples
-from nsfa.schedule import PARALLEL_FROM, simplifies
+from nsfa.schedule import PARALLEL_FROM, condenses, simplifies
 from nsfa.state import State
 
 N_FEATURES, N_SAMPLES, N_FACTORS = 400, 40, 3
@@ -81,6 +83,37 @@ def test_chains_that_hold_one_space_in_different_rotations_meet(planted, rng):
     assert (np.abs(match_factors(*places)[2]) > 0.999).all()
     # and where the features' own pattern is
     assert (np.abs(match_factors(loadings, places[0])[2]) > 0.95).all()
+
+
+@pytest.mark.parametrize("copied", [0, 2])
+def test_one_fit_spread_over_too_many_factors_becomes_as_many_as_it_takes(planted, copied, rng):
+    """Five factors share the fit of three: hardly one could be missed alone, so that pruning keeps more."""
+    table, loadings, scores = planted
+    mixed = rng.normal(size=(N_FACTORS, 5))
+    if copied:
+        mixed[:, 3:] = mixed[:, :2]
+    shares = np.linalg.pinv(mixed)
+    state = state_of(loadings @ shares.T + 0.3 * rng.normal(size=(N_FEATURES, 5)) @ (np.eye(5) - shares @ mixed))
+    samples = samples_of(table, state, scores @ mixed)
+    before = state.loadings @ samples.scores.T
+    pruned = copy.deepcopy(state)
+    prune(pruned, refreshed(state, samples), preset("nsfa"))
+    assert pruned.n_factors > N_FACTORS
+    condense(state, samples, preset("nsfa"))
+    state.check_invariants()
+    assert state.n_factors == N_FACTORS
+    np.testing.assert_allclose(state.loadings @ samples.scores.T, before, atol=1e-2)
+    np.testing.assert_allclose(samples.gram, N_SAMPLES * np.eye(N_FACTORS), atol=1e-2)
+    np.testing.assert_allclose(samples.cross, refreshed(state, samples).cross, atol=1e-8)
+
+
+def test_factors_become_as_few_as_fit_once_while_the_noise_is_raised():
+    spec = preset("nsfa")
+    assert [n for n in range(1, 501) if condenses(n, 100, spec)] == [10]
+    assert not any(condenses(n, 0, spec) for n in range(5))
+    assert not condenses(10, 100, preset("sfa", n_components=3)) and not condenses(
+        10, 100, preset("nsfa", moves="plain")
+    )
 
 
 def test_what_simple_structure_leaves_out_is_small_and_no_factor_is_empty(planted):
