@@ -1,16 +1,27 @@
 """Chains on a device: what they draw is what the CPU draws from the same random numbers."""
 
+import copy
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 
+import nsfa.kernels.device as kernels_device
+from nsfa import SFA, backends
+from nsfa.arrays import to_host
+from nsfa.backends import resolve_backend
 from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
-from nsfa.gpu_samples import gpu_samples
-from nsfa.kernels import get_kernels
+from nsfa.gpu_samples import DenseBlocks, DeviceTable, StreamedBlocks, gpu_samples
+from nsfa.kernels import Rows, get_kernels
+from nsfa.kernels.device import GpuError
+from nsfa.kernels.gpu import GpuKernels
 from nsfa.kernels.streams import fresh_key, normals_at
 from nsfa.model import Priors, preset
+from nsfa.moves.info import Info
 from nsfa.passing import ObservedTable, PassingSamples
 
 
@@ -62,3 +73,115 @@ def test_a_chain_on_a_device_draws_what_the_cpu_does(name, sparse, host_device):
     np.testing.assert_allclose(cpu.state.noise_precision, state.noise_precision, rtol=1e-6)
     np.testing.assert_allclose(sum(cpu.log_density()), sum(gpu.log_density()), rtol=1e-9)
     assert cpu.samples.log_evidence == pytest.approx(gpu.samples.log_evidence, rel=1e-9)
+
+
+@pytest.mark.parametrize("model", ["nsfa", "sfa"])
+def test_a_restored_chain_draws_the_same_bits(model, host_device):
+    data, spec = table(), preset(model, **({"n_components": 3} if model == "sfa" else {}))
+    start = 4 if model == "nsfa" else 0
+    one, other = (
+        Chain(gpu_samples(data, device=host_device), spec, chain_generator(seed, 0), start, tune=20) for seed in (0, 5)
+    )
+    for _ in range(6):
+        one.sweep()
+    other.restore(copy.deepcopy(one.snapshot()))
+    for _ in range(3):
+        one.sweep()
+        other.sweep()
+    a, b = one.state.on_host(), other.state.on_host()
+    np.testing.assert_array_equal(a.loadings, b.loadings)
+    np.testing.assert_array_equal(a.noise_precision, b.noise_precision)
+    assert one.draw(Info(0, 0), 0.0).scalars == other.draw(Info(0, 0), 0.0).scalars
+
+
+def test_tables_that_do_not_fit_pass_through_in_blocks(host_device, monkeypatch):
+    data = table((70, 25))
+    kernels = GpuKernels(host_device)
+    whole = DeviceTable.of(data, kernels)
+    # room for two blocks of 32 samples
+    monkeypatch.setattr(host_device, "free_bytes", int(2.1 * 32 * 25 * 8 / 0.75))
+    passing = DeviceTable.of(data, kernels)
+    assert type(whole._blocks) is DenseBlocks and type(passing._blocks) is StreamedBlocks
+    assert passing._blocks.width == 32
+    rng = np.random.default_rng(0)
+    parts = (
+        host_device.put(rng.standard_normal((25, 3))),
+        host_device.put(rng.gamma(2, 1, 25)),
+        host_device.put(rng.random(25)),
+    )
+    a, b = (one.pass_scores(*parts, 7) for one in (whole, passing))
+    for name in ("gram", "cross", "sums", "gain"):
+        np.testing.assert_allclose(to_host(getattr(a, name)), to_host(getattr(b, name)), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(to_host(whole.second(parts[0])), to_host(passing.second(parts[0])), rtol=1e-10)
+    passing.release()
+    assert not host_device._pinned
+
+
+def test_a_device_without_room_for_two_samples_says_so(host_device, monkeypatch):
+    monkeypatch.setattr(host_device, "free_bytes", 100)
+    with pytest.raises(GpuError, match=r"must have room for .* GB, two samples .* use backend='cpu'"):
+        gpu_samples(table(), device=host_device)
+
+
+def test_very_many_factors_have_a_warp_a_block(host_device, monkeypatch):
+    """Work space of the rows is shared memory, of which there is little."""
+    launched = []
+    monkeypatch.setattr(host_device, "launch", lambda name, blocks, threads, *_, **__: launched.append(threads))
+    rows = Rows(
+        *(host_device.zeros(shape) for shape in ((2, 2000), (2000, 2000))), *[host_device.zeros(2)] * 2, None,
+        host_device.zeros(2), np.ones((1, 2000)), False, np.zeros((2, 0)),
+    )  # fmt: skip
+    few = rows._replace(cross=host_device.zeros((2, 30)), gram=np.zeros((30, 30)), loading_precision=np.ones((1, 30)))
+    for one in (few, rows._replace(gram=np.zeros((2000, 2000)))):
+        width = one.cross.shape[1]
+        GpuKernels(host_device).sweep_independent(
+            host_device.zeros((2, width)), None, one, np.zeros((1, width)), np.zeros(width, np.int64), 1
+        )
+    assert launched == [128, 32]
+
+
+SPECS = {
+    "missing": preset("nsfa"),
+    "another model": preset("bfrm", n_components=2),
+    "'collapsed'": preset("nsfa", sweep="collapsed"),
+}
+
+
+@pytest.mark.parametrize("words", ["missing", "another model", "'collapsed'"])
+def test_what_cannot_be_on_a_gpu_is_said_in_one_sentence(words):
+    X = make_sparse_factors(12, 6, 2, missing=0.2 if words == "missing" else 0.0, random_state=0).X
+    with pytest.raises(ValueError, match=words) as caught:
+        resolve_backend("gpu", observe(X), SPECS[words])
+    assert "backend='cpu'" in str(caught.value)
+
+
+def test_where_there_is_no_gpu_that_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    kernels_device._cupy.cache_clear()
+    words = r"backend='gpu' needs an NVIDIA GPU and CuPy. Got no CuPy; install nsfa\[gpu\]"
+    with pytest.raises(ValueError, match=words):
+        resolve_backend("gpu", table(), preset("nsfa"))
+    with pytest.raises(ValueError, match=words):
+        SFA(2, chains=1, tune=1, draws=1, backend="gpu").fit(np.random.default_rng(0).standard_normal((9, 4)))
+    assert resolve_backend("auto", table(), preset("nsfa")) == "cpu"
+    kernels_device._cupy.cache_clear()
+
+
+def test_auto_takes_a_gpu_where_it_gains(monkeypatch):
+    monkeypatch.setattr(backends, "gpu_missing", lambda: None)
+    data = table()
+    assert resolve_backend("auto", data, preset("nsfa")) == "cpu"
+    monkeypatch.setattr(backends, "WORTH_GPU", 1000)
+    assert resolve_backend("auto", data, preset("nsfa")) == "gpu"
+    assert resolve_backend("auto", data, preset("bfrm", n_components=2)) == "cpu"
+
+
+def test_a_fit_on_a_device_is_one_like_any_other(host_device, monkeypatch):
+    monkeypatch.setattr(backends, "gpu_missing", lambda: None)
+    monkeypatch.setattr(backends, "gpu_samples", lambda data, *_: gpu_samples(data, device=host_device))
+    X = make_sparse_factors(30, 20, 2, density=0.4, random_state=0).X
+    model = SFA(2, chains=2, tune=10, draws=5, thin=1, random_state=0, backend="gpu", preview=False)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X)
+    assert model.backend_ == "gpu" and len(model.posterior_.draws) == 10
+    assert model.transform(X).shape == (30, model.n_components_)

@@ -75,6 +75,7 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         with opened(X, spec, self.scale, self.dtype) as data:
             validate_data(self, X, reset=True, skip_check_array=True)
             settings = self._settings(spec, data)
+            self.backend_ = settings.backend
             if not on_cluster(self.n_jobs):
                 worker_count(self.n_jobs)
             with shown(self.chains, progress, monitor) as watcher:
