@@ -30,7 +30,6 @@ from nsfa.datasets import fetch_breast, fetch_prostate
 from nsfa.metrics import match_factors
 
 SHAPES = ((100, 100), (1000, 50), (2500, 20), (2500, 108), (500, 1000), (12558, 108))
-DENSE_SHAPES = ((2500, 108), (12558, 108))
 PLANTED = 10
 FOUND = 0.9
 
@@ -118,8 +117,6 @@ def tables(seed: int) -> Iterator[tuple[str, Callable[[], Control]]]:
         yield f"noise {size}", lambda shape=shape: noise(shape, seed)
         yield f"t noise {size}", lambda shape=shape: noise(shape, seed, degrees=4.0)
         yield f"planted {size}", lambda shape=shape: planted(shape, seed)
-    for shape in DENSE_SHAPES:
-        yield f"dense {shape[0]} × {shape[1]}", lambda shape=shape: dense(shape, seed)
     yield "shuffled breast 226 × 251", lambda: shuffled(fetch_breast().X, seed)
     yield "shuffled prostate 12558 × 108", lambda: shuffled(fetch_prostate().X, seed)
     yield "rank 20 prostate 12558 × 108", lambda: low_rank(fetch_prostate().X, seed)
