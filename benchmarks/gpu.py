@@ -1,6 +1,6 @@
 """A chain on one GPU: the same draws as on the CPU, and the time of a sweep by device events.
 
-Run as ``python -m benchmarks.gpu [check] [small] [real TABLE] [atlas] [fit]``; needs CuPy and a GPU.
+Run as ``python -m benchmarks.gpu`` and some of check, small, real TABLE, atlas, fit, geweke, streamed; needs a GPU.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 
+from nsfa.arrays import to_host
 from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
@@ -230,44 +231,35 @@ def geweke() -> None:
         print(f"geweke {name}: largest |z| {result.worst:.2f}, {time.perf_counter() - before:.0f} s; {result}")
 
 
-def streamed() -> None:
-    """A table that passes through in blocks, and a sparse one, against the same on the CPU."""
-    import scipy.sparse as sp
+class Small(CupyDevice):
+    """The device, as if it had next to no memory left."""
 
-    import nsfa.gpu_samples as module
+    free_bytes = 3_000_000
+
+
+def streamed() -> None:
+    """A table that passes through in blocks, and a sparse one: sums of scores against those of the CPU."""
+    import scipy.sparse as sp
 
     X = make_sparse_factors(3000, 500, n_components=5, density=0.2, random_state=0).X
     sparse = sp.csr_array(np.where(np.abs(X) > 0.8, X, 0.0))
-    for label, table in (("streamed", X), ("sparse", sparse)):
+    for label, table, device in (("streamed", X, Small()), ("sparse", sparse, CupyDevice())):
         data = observe(table, dtype="float32")
-        module.SPARE = 1.0 if label == "streamed" else 0.25
-        module.StreamedBlocks.__init__.__globals__["BLOCK"] = 512
-        device = CupyDevice()
-        if label == "streamed":
-            device = type("Small", (CupyDevice,), {"free_bytes": 3_000_000})()
-            module.SPARE = 0.25
-        gpu = gpu_samples(data, device=device)
-        cpu = PassingSamples(ObservedTable(data, get_kernels()), get_kernels(), at_once=True)
-        chains = [Chain(s, preset("nsfa"), chain_generator(3, 0), 6, tune=20) for s in (cpu, gpu)]
-        one, other = chains
-        state = other.samples.place(one.state)
-        passed = [
-            s.table.pass_scores(c.loadings, c.noise_precision, c.intercept, 5)
-            for s, c in ((cpu, one.state), (gpu, state))
+        cpu, gpu = ObservedTable(data, get_kernels()), gpu_samples(data, device=device)
+        chain = Chain(gpu, preset("nsfa"), chain_generator(3, 0), 6, tune=20)
+        here, there = chain.state.on_host(), chain.state
+        parts = [
+            table.pass_scores(state.loadings, state.noise_precision, state.intercept, 5)
+            for table, state in ((cpu, here), (gpu.table, there))
         ]
-        apart = [
-            float(np.abs(np.asarray(a) - (b.get() if hasattr(b, "get") else b)).max() / np.abs(a).max())
-            for a, b in zip(passed[0][:3], passed[1][:3], strict=True)
-        ]
-        print(
-            f"{label} {type(gpu.table._blocks).__name__}: S, T, sums apart by {apart}, gain {passed[0][3]:.6g} and "
-            f"{passed[1][3]:.6g}"
-        )
-        times(other, 20, f"  500 × 3,000 {label}")
+        apart = [np.abs(a - to_host(b)).max() / np.abs(a).max() for a, b in zip(*(p[:3] for p in parts), strict=True)]
+        shown = ", ".join(f"{value:.1e}" for value in apart)
+        print(f"{label} {type(gpu.table._blocks).__name__}: S, T, sums apart by {shown}")
+        times(chain, 20, f"  500 × 3,000 {label}")
 
 
 def main() -> None:
-    """Run what is asked for, or all but the fit."""
+    """Run what is asked for, or some of it."""
     import cupy
 
     print(cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), "CuPy", cupy.__version__)
