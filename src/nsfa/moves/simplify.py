@@ -121,6 +121,8 @@ def _principal_axes(state: State, samples: Samples, which: Ints) -> tuple[Floats
     forward, back = axes / root, axes * root
     weighted = np.sqrt(state.noise_precision)[:, None] * (state.loadings[:, which] @ beside(back, state.loadings))
     turn = np.linalg.eigh(to_host(weighted.T @ weighted))[1][:, ::-1]
+    # eigenvectors have no sign: such as makes the large loadings positive
+    turn = turn * np.where(to_host(((weighted @ beside(turn, weighted)) ** 3).sum(axis=0)) < 0, -1.0, 1.0)
     size = np.sqrt(samples.n_samples)
     return forward @ turn * size, back @ turn / size
 
