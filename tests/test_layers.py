@@ -12,10 +12,11 @@ SOURCE = Path(__file__).parent.parent / "src"
 LAYERS = """
     version arrays atomic
     kernels table
-    columns
+    columns discrete
     data state
     samples
     model
+    latent_samples
     moves metrics filling counts matching annotations
     schedule
     draw length

@@ -172,7 +172,9 @@ def marginal_sweep_with_one_row_more(patch):
 def marginal_noise_rate_read_as_scale(patch):
     right = marginal.Marginal
     patch.setattr(
-        marginal, "Marginal", lambda **k: right(**{**k, "noise_prior": (k["noise_prior"][0], 1 / k["noise_prior"][1])})
+        marginal,
+        "Marginal",
+        lambda **k: right(**{**k, "noise_prior": np.stack([k["noise_prior"][0], 1 / k["noise_prior"][1]])}),
     )
 
 

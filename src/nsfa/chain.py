@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,6 +122,8 @@ class Chain:
         """Log likelihood and log prior density of the current state."""
         state, samples = self.state, self.samples
         likelihood = log_likelihood(state.noise_precision, samples.count, samples.residuals(state))
+        if "latent" in samples.can:
+            likelihood += samples.log_seen()
         return likelihood, sum(log_prior(state, samples, self.spec).values())
 
     def draw(self, births: Info, seconds: float) -> Draw:
@@ -137,7 +140,10 @@ class Chain:
         }
         scalars.update({accepted_share(name): a / max(n, 1) for name, (a, n) in self.reports.items()})
         clustered = self.samples.cluster is not None
-        return record(self.state, scalars, self.samples.scores if clustered else None)
+        drawn = record(self.state, scalars, self.samples.scores if clustered else None)
+        if "latent" not in self.samples.can:
+            return drawn
+        return replace(drawn, drawn_scores=self.samples.scores.astype(np.float32))
 
     def snapshot(self) -> dict[str, Any]:
         """All that the next sweeps depend on, as plain values and arrays. Between sweeps only; nothing is copied."""

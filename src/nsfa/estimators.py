@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from nsfa.arrays import Ints
 from nsfa.counts import check_count, worker_count
-from nsfa.data import Observed, observe
+from nsfa.data import Observed, observe, observe_discrete
 from nsfa.draws.store import Settings
 from nsfa.length import Length
 from nsfa.matching import find_or_check
@@ -38,7 +38,16 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """The model these parameters describe."""
         settings = {
             name: getattr(self, name)
-            for name in ("n_components", "concentration", "stickiness", "noise", "spike", "birth_scale", "sweep")
+            for name in (
+                "n_components",
+                "concentration",
+                "stickiness",
+                "noise",
+                "likelihood",
+                "spike",
+                "birth_scale",
+                "sweep",
+            )
             if hasattr(self, name)
         }
         return preset(self._model, priors=resolve_priors(self.prior), **settings)
@@ -67,7 +76,8 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             A new folder to write draws and checkpoints to as the chains go; ``nsfa.load`` reads it, and
             ``nsfa.resume`` goes on after an interrupt, a kill or a full disk.
         """
-        spec, data = self._spec(), observe(X, self.scale, dtype=self.dtype)
+        spec = self._spec()
+        data = observed(X, spec, self.scale, self.size_factors, self.dtype)
         validate_data(self, X, reset=True, skip_check_array=True)
         settings = Settings(spec, self._length(data), resolve_seed(self.random_state), self.chains)
         check_count("chains", self.chains)
@@ -137,6 +147,13 @@ def _sampled(
     return Posterior.from_results(data, spec, run, length, seed)
 
 
+def observed(X: Any, spec: ModelSpec, scale: str | None, size_factors: Any, dtype: str) -> Observed:
+    """The table as the model takes it."""
+    if spec.likelihood != "gaussian":
+        return observe_discrete(X, spec.likelihood, size_factors, dtype)
+    return observe(X, scale, dtype=dtype)
+
+
 def resolve_priors(prior: Any) -> Priors:
     """The priors named by ``prior``, a key of ``NAMED_PRIORS``, or a ``Priors`` object itself."""
     if isinstance(prior, Priors):
@@ -176,7 +193,14 @@ class NSFA(_BayesianModel):
     concentration, stickiness
         α and β of the process: a number, or "infer".
     noise
-        "diagonal", "isotropic", or "shared" (diagonal with a learned common rate).
+        "diagonal", "isotropic", "shared" (diagonal with a learned common rate), or "robust" (diagonal with outliers,
+        which ``posterior_.outliers()`` lists).
+    likelihood
+        "gaussian"; "counts" for whole numbers, Poisson given log rates that the factors explain; "binary" for zeros and
+        ones, probit. Loadings and noise of the last two are those of the log rates and of the probit's normal values.
+    size_factors
+        Of counts, how much of each sample was counted: "total" takes its counts in all, None takes all samples alike,
+        an array (n_samples,) gives them.
     scale
         Divide each feature by its standard deviation ("feature"), all by a common one ("global"), or not (None).
     prior
@@ -194,13 +218,15 @@ class NSFA(_BayesianModel):
         self, *, chains: int = 4, tune: int | None = None, draws: int = 500, thin: int | None = None,
         preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
-        scale: str | None = "feature", prior: Any = "default", spike: float = 0.1, birth_scale: float = 1.0,
-        sweep: str = "auto", dtype: str = "float64",
+        likelihood: str = "gaussian", size_factors: Any = "total", scale: str | None = "feature",
+        prior: Any = "default", spike: float = 0.1, birth_scale: float = 1.0, sweep: str = "auto",
+        dtype: str = "float64",
     ) -> None:  # fmt: skip
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
         self.concentration, self.stickiness = concentration, stickiness
-        self.noise, self.scale, self.prior = noise, scale, prior
+        self.noise, self.likelihood, self.size_factors = noise, likelihood, size_factors
+        self.scale, self.prior = scale, prior
         self.spike, self.birth_scale, self.sweep, self.dtype = spike, birth_scale, sweep, dtype
 
 
@@ -213,13 +239,15 @@ class SFA(_BayesianModel):
         self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
-        scale: str | None = "feature", prior: Any = "default", sweep: str = "auto", dtype: str = "float64",
+        likelihood: str = "gaussian", size_factors: Any = "total", scale: str | None = "feature",
+        prior: Any = "default", sweep: str = "auto", dtype: str = "float64",
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
         self.concentration, self.stickiness = concentration, stickiness
-        self.noise, self.scale, self.prior = noise, scale, prior
+        self.noise, self.likelihood, self.size_factors = noise, likelihood, size_factors
+        self.scale, self.prior = scale, prior
         self.sweep, self.dtype = sweep, dtype
 
 
@@ -229,9 +257,9 @@ class FactorModel(_BayesianModel):
     def __init__(
         self, spec: ModelSpec | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
-        scale: str | None = "feature", dtype: str = "float64",
+        size_factors: Any = "total", scale: str | None = "feature", dtype: str = "float64",
     ) -> None:  # fmt: skip
-        self.spec, self.scale, self.dtype = spec, scale, dtype
+        self.spec, self.size_factors, self.scale, self.dtype = spec, size_factors, scale, dtype
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
 
@@ -248,12 +276,14 @@ class _PlainModel(_BayesianModel):
     def __init__(
         self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | None = None,
-        noise: str = "diagonal", scale: str | None = "feature", prior: Any = "default", dtype: str = "float64",
+        noise: str = "diagonal", likelihood: str = "gaussian", size_factors: Any = "total",
+        scale: str | None = "feature", prior: Any = "default", dtype: str = "float64",
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
-        self.noise, self.scale, self.prior, self.dtype = noise, scale, prior, dtype
+        self.noise, self.likelihood, self.size_factors = noise, likelihood, size_factors
+        self.scale, self.prior, self.dtype = scale, prior, dtype
 
 
 class FA(_PlainModel):

@@ -24,11 +24,11 @@ from nsfa.draw import Draw
 from nsfa.draws.log import Keeper, Memory, open_log
 from nsfa.draws.store import Store
 from nsfa.kernels import get_kernels
+from nsfa.latent_samples import samples_of
 from nsfa.length import Length
 from nsfa.model.spec import ModelSpec
 from nsfa.model.start import starting_factors
 from nsfa.monitor import Monitor, Progress
-from nsfa.samples import Samples
 from nsfa.workers import Worker, borrowed
 
 _REPORT_EVERY = 0.1
@@ -143,7 +143,7 @@ def _run_kept(
         return ChainResult(chain, keeper.draws, finished=True)
     with threadpool_limits(1):
         samples, start = (
-            Samples(job.data, get_kernels(job.backend, job.threads)),
+            samples_of(job.data, job.spec, get_kernels(job.backend, job.threads)),
             starting_factors(job.spec, job.data.shape, chain),
         )
         engine = Chain(samples, job.spec, chain_generator(job.seed, chain), start, job.length.tune)

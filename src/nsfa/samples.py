@@ -57,7 +57,7 @@ class Samples:
 
         "whole": all samples are at hand. "complete": ``complete_cross`` gives T with nothing missing. "dense": values
         can be completed and gone through feature by feature. "latent": ``draw_latent`` draws the values themselves, at
-        the beginning of every sweep.
+        the end of every sweep.
         """
         return abilities(self.data)
 
@@ -214,10 +214,14 @@ class Samples:
         return len(np.unique(np.asarray(self.cluster)))
 
     def draw_latent(self, state: State, rng: Generator) -> None:
-        """Draw values that the table only hints at and bring S, T and q up to date; here all of them are given.
+        """Draw values that the table only hints at, after which ``refresh`` must follow; here all of them are given.
 
         A class that does needs values of its own (``Observed.replace_values`` writes into those that chains share).
         """
+
+    def log_seen(self) -> float:
+        """Log probability of what the table shows given the values, where that is a matter of chance."""
+        return 0.0
 
     def completed(self, state: State, rng: Generator) -> Floats:
         """The table (D, N) less the features' intercepts, with its missing entries drawn from N(g_d·x_n, ψ_d)."""

@@ -119,12 +119,13 @@ def build(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int = 0) 
     ``can`` is what the samples are able to do (``Samples.can``). Raises ValueError if a move would come where something
     that it needs is not valid.
     """
-    found: list[Move | Unused] = []
-    if "latent" in can:
-        found.append(Move("latent", latent.update_latent, (SCORES,), (RESIDUAL,), (STATISTICS,)))
-    found += _before(spec, n_features, can)
+    found: list[Move | Unused] = [*_before(spec, n_features, can)]
     collapses = any(isinstance(move, Move) and move.name == "marginal" for move in found)
     found += _plain(spec, n_features, collapses)
+    if "latent" in can:
+        # before the statistics are brought up to date for the next sweep
+        found.append(Move("latent", latent.update_latent, (SCORES,), (STATISTICS, RESIDUAL)))
+    found.append(_refresh())
     moves = tuple(move for move in found if isinstance(move, Move))
     schedule = Schedule(moves, tuple(move for move in found if isinstance(move, Unused)), tune, collapses)
     for number in (1, MARGINAL_PERIOD, 10**9 + 1):
@@ -168,9 +169,9 @@ def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[M
     yield from _pairs(spec, can)
     if spec.pattern == "finite":
         yield Unused("doublet", "the number of factors is given")
-    elif spec.noise == "isotropic" or spec.precision == "element":
+    elif not spec.noise_of_features or spec.precision == "element":
         yield Unused(
-            "doublet", "features have no noise of their own" if spec.noise == "isotropic" else "a slab per loading"
+            "doublet", "a slab per loading" if spec.noise_of_features else "features have no noise of their own"
         )
     elif by_row is not None:
         yield Unused("doublet", by_row)
@@ -230,12 +231,13 @@ def _plain(spec: ModelSpec, n_features: int, collapses: bool) -> Iterator[Move |
     # noise next to the loadings: it needs their residuals, which the sweep over rows leaves behind
     yield Move("loadings", _pattern_update(spec, n_features), (SCORES, STATISTICS), makes=(RESIDUAL,))
     isotropic = spec.noise == "isotropic"
-    yield Move("noise", noise.update_noise_isotropic if isotropic else noise.update_noise_diagonal, (RESIDUAL,))
+    if spec.likelihood != "binary":
+        yield Move("noise", noise.update_noise_isotropic if isotropic else noise.update_noise_diagonal, (RESIDUAL,))
     if spec.noise == "shared":
         yield Move("noise rate", noise.update_noise_rate)
     if spec.pattern == "ibp":
         yield Move("births", births.update_births, everything, everything, reports=True)
-        if spec.moves == "all" and not isotropic:
+        if spec.moves == "all" and spec.noise_of_features:
             yield Move("split", split.update_split, breaks=everything, reports=True)
     yield from (Move(name, update) for name, update in _pattern_hyperparameters(spec))
     # scores last: they come with log p(Y | G, τ) of the loadings that the sweep ends with
@@ -249,7 +251,6 @@ def _plain(spec: ModelSpec, n_features: int, collapses: bool) -> Iterator[Move |
         if spec.scores == "gaussian":
             yield Move("mean scores", intercept.update_mean_scores, (SCORES,), (STATISTICS,))
         yield Move("intercepts", intercept.update_intercept, (SCORES,), (STATISTICS, RESIDUAL))
-    yield _refresh()
 
 
 def _scores() -> Move:

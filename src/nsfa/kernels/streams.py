@@ -59,6 +59,12 @@ ROTATION_UNIFORM = 0.05
 DOUBLET_SPREAD = 1.2
 SLAB = 1 << 20
 LARGEST_CORRELATION = 0.95
+# Log rates behind counts: a zero whose expected log rate is below this is drawn by rejection, in at most so many tries;
+# others from a normal near the mode, which so many Newton steps find, its precision times this.
+EASY_RATE = 0.4
+MOST_TRIES = 100
+NEWTON_STEPS = 3
+WIDER = 0.9
 # Exponents of the rough exponential stay within ± this.
 EXP_FAR = 250.0
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.

@@ -21,7 +21,7 @@ LARGEST = 1e10
 def update_noise_diagonal(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """τ_d ~ Gamma(a + N_d/2, b + ½ r_d), N_d counting observed entries. Changes ``noise_precision`` (D,).
 
-    Relative slabs count as observations too: N_d + m_d of them, with r_d + Σ_k λ_k g_dk².
+    Relative slabs count as observations too: N_d + m_d of them, with r_d + Σ_k λ_k g_dk². So do outliers' deviations.
     """
     shape, rate = noise_posterior(spec.priors.noise.shape, state.noise_rate, *evidence(state, samples))
     state.noise_precision = np.minimum(samples.kernels.draw_gammas(shape, rate, fresh_key(rng)), LARGEST)
@@ -35,10 +35,8 @@ def update_noise_isotropic(state: State, samples: Samples, spec: ModelSpec, rng:
 
 
 def evidence(state: State, samples: Samples) -> tuple[Floats, Floats]:
-    """How many numbers bear on each feature's noise (D,), and their squares' sum: residuals, relative loadings."""
-    if not state.relative:
-        return samples.count, samples.residual
-    number, square = state.slab_weight
+    """How many numbers bear on a feature's noise (D,), their squares' sum: residuals, relative loadings, outliers."""
+    number, square = state.noise_weight
     return samples.count + number, samples.residual + square
 
 

@@ -44,7 +44,7 @@ def update_split(state: State, samples: Samples, spec: ModelSpec, rng: Generator
         rate=birth_rate(state, len(state.noise_precision)),
         largest=LARGEST,
         relative=state.relative,
-        weight=np.array(state.slab_weight if state.relative else np.zeros((2, len(state.noise_precision)))),
+        weight=state.noise_weight,
         loading_precision=state.precision_rows,
     )
     split = samples.kernels.draw_splits(problem, fresh_key(rng))

@@ -12,10 +12,12 @@ from nsfa.arrays import Floats, Ints
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels
+from nsfa.model.spec import ModelSpec
 from nsfa.posterior.align import Alignment, evenly
 from nsfa.posterior.columns import in_order, mostly_zero
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.factors import check_factors, trace_factors
+from nsfa.posterior.latent import Tables
 from nsfa.posterior.predict import INTERVAL_BYTES
 from nsfa.posterior.project import SampleMoments, sample_moments
 from nsfa.posterior.shares import Block, Picks, Shares, aligned_blocks
@@ -25,6 +27,7 @@ CACHE_BYTES = 50_000_000
 # Averages of scores over this many evenly spaced draws are as good as over all; in large tables over fewer.
 SCORE_DRAWS = 400
 SCORE_ENTRIES = 200_000_000
+GAUSSIAN = ModelSpec()
 # All draws are aligned in so many parts.
 _PARTS = 20
 
@@ -37,6 +40,7 @@ def build_consensus(
     min_support: float = 0.5,
     level: float = 0.9,
     preview: bool = False,
+    spec: ModelSpec = GAUSSIAN,
 ) -> Consensus:
     """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
     draws = [draw for chain in chains for draw in chain]
@@ -59,7 +63,7 @@ def build_consensus(
     lower, upper = _intervals(aligned, len(some), inclusion, tail)
     # adding 0 makes −0 a plain zero
     lower, upper = np.where(sign > 0, lower, -upper) + 0.0, np.where(sign > 0, upper, -lower) + 0.0
-    scores, deviation = score_means(data, draws, alignment, keep, kernels)
+    scores, deviation = score_means(Tables(data, spec, kernels, fitted=True), draws, alignment, keep)
     return Consensus(
         loadings=data.to_user(mean * sign + 0.0)[:, order],
         lower=data.to_user(lower)[:, order],
@@ -127,20 +131,18 @@ def aligned_draws(
     return out
 
 
-def score_means(
-    data: Observed, draws: Sequence[Draw], alignment: Alignment, keep: Ints, kernels: Kernels
-) -> tuple[Floats, Floats]:
+def score_means(tables: Tables, draws: Sequence[Draw], alignment: Alignment, keep: Ints) -> tuple[Floats, Floats]:
     """Posterior mean and standard deviation (N, K) of the samples' scores on the pivot's columns ``keep``.
 
     Over the draws that contain the factor: in the others it has no scores.
     """
-    shape = data.shape[1], len(keep)
+    shape = tables.data.shape[1], len(keep)
     mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
     size = max(len(draws[0].noise_precision) * max(draw.n_factors for draw in draws), 1)
-    some = evenly(len(draws), min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100)))
+    some = evenly(len(draws), tables.enough(min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100))))
 
     def scores(i: int) -> SampleMoments:
-        return sample_moments(data, draws[i], kernels, alignment.rotation[i])
+        return sample_moments(tables.under(draws[i], i), draws[i], tables.kernels, alignment.rotation[i])
 
     for i, moments in zip(some, in_order(scores, some, mostly_zero(draws[some[0]])), strict=True):
         own, where, sign = alignment.columns(i, keep)

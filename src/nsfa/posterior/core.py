@@ -19,13 +19,13 @@ from nsfa.draws.store import Settings
 from nsfa.kernels import get_kernels
 from nsfa.length import Length
 from nsfa.metrics import log_mean_density
-from nsfa.model.priors import normal_log_density
 from nsfa.model.spec import ModelSpec
 from nsfa.posterior.align import Alignment, align, evenly
 from nsfa.posterior.answers import OwnAnswers
 from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build_consensus, score_means
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, advise, diagnose
+from nsfa.posterior.latent import Tables, seen_log_density
 from nsfa.posterior.moves import moves_of
 from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
 from nsfa.posterior.project import sample_blocks, sample_moments
@@ -166,6 +166,8 @@ class Posterior(OwnAnswers):
     def log_predictive_density(self, X_true: Any, where: Any) -> Floats:
         """Log p(x | observed data) of entries that were missing in the fit, in the user's units.
 
+        Of counts, and of zeros and ones, the log probability.
+
         Parameters
         ----------
         X_true
@@ -185,12 +187,16 @@ class Posterior(OwnAnswers):
                 f"X_true must have shape {mask.shape} and hold the true value of every entry that where marks. "
                 f"Got shape {truth.shape}{', with NaN among them' if truth.shape == mask.shape else ''}."
             )
-        scale = self.data.scale[entries.column]
-        y = (truth[mask] - self.data.center[entries.column]) / scale
-        draws = self._enough_draws(entries)
-        moments = moments_of(self.data, draws, entries, fitted=True)
+        scale, y = self.data.scale[entries.column], truth[mask]
+        if self.data.likelihood == "gaussian":
+            y = (y - self.data.center[entries.column]) / scale
+        draws, level = self._enough_draws(entries), entries.level(self.data)
+        moments = moments_of(self._tables(), draws, entries)
         # one draw at a time: all of them may be many times the table
-        logs = (normal_log_density(y - m.mean, 1.0 / m.variance) for m in moments)
+        logs = (
+            seen_log_density(self.spec, draw, y, m.mean, m.variance, 1.0 / draw.noise_precision[entries.row], level)
+            for draw, m in zip(draws, moments, strict=True)
+        )
         out: Floats = reduce(np.logaddexp, logs) - np.log(len(draws) * scale)
         return out
 
@@ -198,7 +204,7 @@ class Posterior(OwnAnswers):
         """Posterior mean of entries that were missing in the fit, in the user's units and in row order."""
         _, entries = held_out(self.data, where)
         draws = self._enough_draws(entries)
-        (mean,) = summarise(moments_of(self.data, draws, entries, fitted=True), len(draws), level=None)
+        (mean,) = summarise(self._tables(), draws, entries, level=None)
         return entries.to_user(self.data, mean)
 
     @cached_property
@@ -212,8 +218,12 @@ class Posterior(OwnAnswers):
 
     def _built(self, min_support: float, level: float) -> Consensus:
         with threadpool_limits(1):
-            kernels, preview = get_kernels("numba"), self.length.preview
-            return build_consensus(self.data, self.chains, self._alignment, kernels, min_support, level, preview)
+            kernels, rest = get_kernels("numba"), (min_support, level, self.length.preview, self.spec)
+            return build_consensus(self.data, self.chains, self._alignment, kernels, *rest)
+
+    def _tables(self, data: Observed | None = None) -> Tables:
+        """The fitted table, or another one, as the draws see it."""
+        return Tables(self.data if data is None else data, self.spec, get_kernels("numba"), fitted=data is None)
 
     def alignment(self) -> Alignment:
         """Which factors of the draws are the same; computed once."""
@@ -245,9 +255,9 @@ class Posterior(OwnAnswers):
     def _scores(self, X: Any) -> tuple[Floats, Floats]:
         """Posterior mean and standard deviation (n_samples, K) of the scores of samples with the fit's features."""
         consensus = self.consensus()
-        given = self.draws, self._alignment, consensus.pivot, get_kernels("numba")
+        given = self.draws, self._alignment, consensus.pivot
         with threadpool_limits(1):
-            parts = [score_means(block, *given) for block in sample_blocks(self.data, X)]
+            parts = [score_means(self._tables(block), *given) for block in sample_blocks(self.data, X)]
         mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
         return mean * consensus.sign, deviation
 
@@ -256,6 +266,12 @@ class Posterior(OwnAnswers):
 
         Missing entries are integrated out; features that did not vary in the fit are left out.
         """
+        if self.spec.latent:
+            raise ValueError(
+                "Densities of whole samples need Gaussian noise and a Gaussian likelihood. Got "
+                f"noise={self.spec.noise!r}, likelihood={self.spec.likelihood!r}; hide entries and use "
+                "log_predictive_density, or nsfa.compare."
+            )
         some, kernels, out = self._some_draws(), get_kernels("numba"), []
         with threadpool_limits(1):
             for block in sample_blocks(self.data, self._matched(X)):
@@ -277,7 +293,20 @@ class Posterior(OwnAnswers):
         """A table with the fit's features, its holes filled; with ``level`` also the bounds of the intervals."""
         table = as_float_table(X)
         data, fitted = self.data.like(table), self.data.is_from(table)
-        return fill_holes(data, table, self._some_draws(), fitted, level)
+        tables = self._tables(None if fitted else data)
+        draws = self._some_draws()
+        return fill_holes(tables, table, [draws[i] for i in evenly(len(draws), tables.enough(len(draws)))], level)
+
+    def outliers(self, least: float = 0.5) -> Any:
+        """Entries that are outliers with a probability of ``least`` or more, a pandas DataFrame, the surest first.
+
+        Columns: sample, feature (their numbers), name of the feature, value, expected (posterior mean of what the
+        factors say of it), noise_deviation (of ordinary entries), all in the user's units, and probability. Needs
+        ``noise="robust"``, else ValueError.
+        """
+        from nsfa.posterior.outliers import outlier_table
+
+        return outlier_table(self.data, self.spec, self._some_draws(), least)
 
     def to_arviz(
         self, *, log_likelihood: bool = False, posterior_predictive: bool = False, loadings: bool = True

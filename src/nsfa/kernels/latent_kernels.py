@@ -1,0 +1,186 @@
+"""Compiled draws of the Gaussian values behind a table that only hints at them (docs/model.md).
+
+Entry by entry, feature after feature: each entry's numbers are keyed by its feature and its sample, so that it does not
+matter who draws it.
+"""
+
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nsfa.kernels.compiled import fill_words, inline, jit, normal_from, to_unit, word_pair
+from nsfa.kernels.streams import EASY_RATE, MOST_TRIES, NEWTON_STEPS, WIDER
+
+
+@jit
+def _fit(d, problem, out):
+    """What the model expects of feature d's values: μ_d + g_d·x_n."""
+    n_samples = np.uint64(out.shape[0])
+    for n in range(n_samples):
+        out[n] = problem.intercept[d]
+    for k in range(problem.loadings.shape[1]):
+        g = problem.loadings[d, k]
+        if g != 0.0:
+            for n in range(n_samples):
+                out[n] += g * problem.scores[k, n]
+
+
+@inline
+def _missing(problem, d, n):
+    return problem.missing.shape[0] > 0 and problem.missing[d, n]
+
+
+@jit
+def outlier_scale(square, shares, scales, u):
+    """Which scale an entry's deviation has, 0 for none, by a uniform; ``square`` is that of its error in noise units.
+
+    P(j) ∝ w_j (1 + v_j)^−½ exp(−½ z²/(1 + v_j)), v_0 = 0. Outliers come first, the largest of them at the end.
+    """
+    total = ordinary = shares[0] * math.exp(-0.5 * square)
+    for j in range(1, shares.shape[0]):
+        total += shares[j] * math.exp(-0.5 * square / (1.0 + scales[j])) / math.sqrt(1.0 + scales[j])
+    if total == 0.0:
+        # so far out that none explains it: the widest does best
+        return shares.shape[0] - 1
+    rest = u * total
+    if rest >= total - ordinary:
+        return 0
+    for j in range(1, shares.shape[0] - 1):
+        rest -= shares[j] * math.exp(-0.5 * square / (1.0 + scales[j])) / math.sqrt(1.0 + scales[j])
+        if rest < 0.0:
+            return j
+    return shares.shape[0] - 1
+
+
+@jit
+def outlier_rows(lo, hi, problem, shares, scales, ceiling, key, first, weight):
+    """Draw outliers and their deviations, which values are then without; see ``Kernels.draw_outliers``.
+
+    ``ceiling`` (B,) bounds the probability of an outlier whose squared error, in noise units, is in [b, b + 1).
+    """
+    n_samples = problem.seen.shape[1]
+    fit, number = np.empty(n_samples), np.zeros(shares.shape[0])
+    words = np.empty((2, first + n_samples), np.uint64)
+    for d in range(lo, hi):
+        _fit(d, problem, fit)
+        fill_words(key, d, words[0], words[1])
+        tau, psi = problem.noise_precision[d], 1.0 / problem.noise_precision[d]
+        count, power = 0.0, 0.0
+        for n in range(n_samples):
+            if _missing(problem, d, n):
+                continue
+            y = problem.seen[d, n]
+            error = y - fit[n]
+            square, u = error * error * tau, to_unit(words[0, first + n])
+            place = min(square, ceiling.shape[0] - 1.0)
+            j = 0
+            if u < ceiling[np.int64(place)]:
+                j = outlier_scale(square, shares, scales, u)
+            number[j] += 1.0
+            problem.values[d, n] = y
+            if j > 0:
+                share = scales[j] / (1.0 + scales[j])
+                normal = normal_from(words[1, first + n], key, d, first + n, 1)
+                deviation = share * error + math.sqrt(share * psi) * normal
+                problem.values[d, n] = y - deviation
+                count += 1.0
+                power += deviation * deviation / scales[j]
+        weight[0, d], weight[1, d] = count, power
+    return number
+
+
+@jit
+def rate_proposal(y, mean, tau, level):
+    """Centre and precision of a normal near the conditional of a log rate, whatever its present value.
+
+    f(l) = y l − exp(l + level) − ½ τ (l − mean)²: a few Newton steps from between what prior and count say.
+    """
+    if y > 0.0:
+        at = (tau * mean + y * (math.log(y) - level)) / (tau + y)
+    else:
+        # where the slope of the prior is about that of the rate
+        at = min(mean, math.log(1.0 + tau * max(mean + level, 0.0)) - level)
+    bend = tau
+    for _ in range(NEWTON_STEPS):
+        rate = math.exp(min(at + level, 700.0))
+        bend = tau + rate
+        at += (y - rate - tau * (at - mean)) / bend
+    bend = tau + math.exp(min(at + level, 700.0))
+    return at, WIDER * bend
+
+
+@inline
+def _log_target(at, y, mean, tau, level):
+    return y * at - math.exp(min(at + level, 700.0)) - 0.5 * tau * (at - mean) ** 2
+
+
+@jit
+def draw_rate(y, mean, tau, level, now, key, d, n):
+    """A log rate given a count: by rejection where it is zero and none was expected, else by Metropolis–Hastings."""
+    first, second = word_pair(key, d, n, 0, 0)
+    if y == 0.0 and mean + level + 0.5 / tau < EASY_RATE:
+        for attempt in range(1, MOST_TRIES):
+            at = mean + normal_from(second, key, d, n, attempt) / math.sqrt(tau)
+            if to_unit(first) < math.exp(-math.exp(at + level)):
+                return at
+            first, second = word_pair(key, d, n, attempt, 0)
+        return now
+    centre, precision = rate_proposal(y, mean, tau, level)
+    new = centre + normal_from(second, key, d, n, 1) / math.sqrt(precision)
+    ratio = _log_target(new, y, mean, tau, level) - _log_target(now, y, mean, tau, level)
+    ratio += 0.5 * precision * ((new - centre) ** 2 - (now - centre) ** 2)
+    return new if math.log(to_unit(first)) < ratio else now
+
+
+@jit
+def rate_rows(lo, hi, problem, level, exposure, key, first):
+    """Draw the log rates behind counts; see ``Kernels.draw_rates``."""
+    n_samples = problem.seen.shape[1]
+    fit = np.empty(n_samples)
+    for d in range(lo, hi):
+        _fit(d, problem, fit)
+        tau = problem.noise_precision[d]
+        for n in range(n_samples):
+            if _missing(problem, d, n):
+                continue
+            y, now, base = np.float64(problem.seen[d, n]), np.float64(problem.values[d, n]), level[d] + exposure[n]
+            problem.values[d, n] = draw_rate(y, fit[n], tau, base, now, key, np.uint64(d), np.uint64(first + n))
+
+
+@jit
+def draw_beyond(least, key, d, n):
+    """A standard normal above ``least``: by rejection of normals, or of exponentials where it is far out."""
+    if least < 0.5:
+        for attempt in range(1_000_000):
+            second = word_pair(key, d, n, attempt, 0)[1]
+            normal = normal_from(second, key, d, n, attempt + 1)
+            if normal > least:
+                return normal
+        return least
+    rate = 0.5 * (least + math.sqrt(least * least + 4.0))
+    for attempt in range(1_000_000):
+        first, second = word_pair(key, d, n, attempt, 0)
+        normal = least - math.log(to_unit(first)) / rate
+        if math.log(to_unit(second)) < -0.5 * (normal - rate) ** 2:
+            return normal
+    return least
+
+
+@jit
+def sign_rows(lo, hi, problem, level, key, first):
+    """Draw the normal values whose signs are seen as 0 or 1; see ``Kernels.draw_signs``."""
+    n_samples = problem.seen.shape[1]
+    fit = np.empty(n_samples)
+    for d in range(lo, hi):
+        _fit(d, problem, fit)
+        spread = 1.0 / math.sqrt(problem.noise_precision[d])
+        for n in range(n_samples):
+            if _missing(problem, d, n):
+                continue
+            side = 1.0 if problem.seen[d, n] > 0.5 else -1.0
+            beyond = draw_beyond(-side * (fit[n] + level[d]) / spread, key, np.uint64(d), np.uint64(first + n))
+            problem.values[d, n] = fit[n] + side * spread * beyond

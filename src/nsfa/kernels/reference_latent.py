@@ -1,0 +1,111 @@
+"""Plain-NumPy draws of the Gaussian values behind a table that only hints at them: the specification."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nsfa.kernels.streams import EASY_RATE, MOST_TRIES, NEWTON_STEPS, WIDER, normals_from, to_unit, words
+
+if TYPE_CHECKING:
+    from nsfa.arrays import Bools, Floats
+    from nsfa.kernels import Hidden
+
+
+def fits(problem: Hidden) -> Floats:
+    """What the model expects of every value (D, N): μ_d + g_d·x_n."""
+    out: Floats = problem.intercept[:, None] + problem.loadings @ problem.scores
+    return out
+
+
+def _observed(problem: Hidden) -> Bools:
+    if len(problem.missing):
+        return ~problem.missing
+    return np.ones(problem.seen.shape, dtype=np.bool_)
+
+
+def draw_outliers(problem: Hidden, shares: Floats, scales: Floats, key: int, first: int = 0) -> tuple[Floats, Floats]:
+    """P(scale j) ∝ w_j N(y; fit, ψ(1 + v_j)); then the deviation o ~ N(share · error, share · ψ), share v/(1 + v)."""
+    n_features, n_samples = problem.seen.shape
+    rows, columns = np.arange(n_features)[:, None], first + np.arange(n_samples)[None, :]
+    one, two = words(key, rows, columns)
+    error, tau = problem.seen - fits(problem), problem.noise_precision[:, None]
+    spread = 1.0 + scales
+    height = shares / np.sqrt(spread) * np.exp(-0.5 * (error**2 * tau)[..., None] / spread)
+    outliers = np.cumsum(height[..., 1:], axis=-1)
+    rest = to_unit(one) * (outliers[..., -1] + height[..., 0])
+    which = np.where(rest < outliers[..., -1], 1 + (rest[..., None] >= outliers[..., :-1]).sum(axis=-1), 0)
+    which = np.where(height.sum(axis=-1) == 0, len(scales) - 1, which)
+    share = scales[which] / spread[which]
+    deviation = share * error + np.sqrt(share / tau) * normals_from(two, key, rows, columns, 1)
+    seen = _observed(problem)
+    problem.values[seen] = np.where(which > 0, problem.seen - deviation, problem.seen)[seen]
+    own = (which > 0) & seen
+    square = np.where(own, deviation**2 / np.where(own, scales[which], 1.0), 0.0).sum(axis=1)
+    return np.bincount(which[seen], minlength=len(shares)).astype(float), np.array([own.sum(axis=1), square])
+
+
+def draw_rates(problem: Hidden, level: Floats, exposure: Floats, key: int, first: int = 0) -> None:
+    """Log rates given counts, entry by entry."""
+    mean = fits(problem)
+    for d, n in zip(*np.nonzero(_observed(problem)), strict=True):
+        given = float(problem.seen[d, n]), mean[d, n], problem.noise_precision[d], level[d] + exposure[n]
+        problem.values[d, n] = _rate(*given, float(problem.values[d, n]), key, int(d), first + int(n))
+
+
+def _rate(y: float, mean: float, tau: float, level: float, now: float, key: int, d: int, n: int) -> float:
+    if y == 0 and mean + level + 0.5 / tau < EASY_RATE:
+        for attempt in range(1, MOST_TRIES):
+            u, normal = _numbers(key, d, n, attempt - 1, attempt)
+            at = mean + normal / np.sqrt(tau)
+            if u < np.exp(-np.exp(at + level)):
+                return float(at)
+        return now
+
+    def target(at: float) -> float:
+        return float(y * at - np.exp(at + level) - 0.5 * tau * (at - mean) ** 2)
+
+    if y > 0:
+        centre = (tau * mean + y * (np.log(y) - level)) / (tau + y)
+    else:
+        centre = min(mean, np.log(1.0 + tau * max(mean + level, 0.0)) - level)
+    for _ in range(NEWTON_STEPS):
+        rate = np.exp(centre + level)
+        centre += (y - rate - tau * (centre - mean)) / (tau + rate)
+    precision = WIDER * (tau + np.exp(centre + level))
+    u, normal = _numbers(key, d, n, 0, 1)
+    new = centre + normal / np.sqrt(precision)
+    ratio = target(new) - target(now) + 0.5 * precision * ((new - centre) ** 2 - (now - centre) ** 2)
+    return float(new) if np.log(u) < ratio else now
+
+
+def _numbers(key: int, d: int, n: int, attempt: int, half: int) -> tuple[float, float]:
+    """A uniform and a standard normal of a position's attempt."""
+    one, two = words(key, np.array([d]), np.array([n]), attempt)
+    return float(to_unit(one)[0]), float(normals_from(two, key, np.array([d]), np.array([n]), half)[0])
+
+
+def draw_signs(problem: Hidden, level: Floats, key: int, first: int = 0) -> None:
+    """Normal values on the side of zero that was seen, entry by entry."""
+    mean, spread = fits(problem), problem.noise_precision**-0.5
+    for d, n in zip(*np.nonzero(_observed(problem)), strict=True):
+        side = 1.0 if problem.seen[d, n] > 0.5 else -1.0
+        beyond = _beyond(-side * (mean[d, n] + level[d]) / spread[d], key, int(d), first + int(n))
+        problem.values[d, n] = mean[d, n] + side * spread[d] * beyond
+
+
+def _beyond(least: float, key: int, d: int, n: int) -> float:
+    rate = 0.5 * (least + np.sqrt(least * least + 4.0))
+    attempt = 0
+    while True:
+        if least < 0.5:
+            normal = _numbers(key, d, n, attempt, attempt + 1)[1]
+            if normal > least:
+                return normal
+        else:
+            u, v = (float(to_unit(w)[0]) for w in words(key, np.array([d]), np.array([n]), attempt))
+            normal = least - np.log(u) / rate
+            if np.log(v) < -0.5 * (normal - rate) ** 2:
+                return float(normal)
+        attempt += 1

@@ -1,0 +1,155 @@
+"""Samples whose Gaussian values are drawn: outliers taken off, log rates behind counts, normals behind zeros and ones.
+
+Given these values everything else is as for any table (docs/model.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from nsfa.arrays import Floats
+from nsfa.columns import power_of
+from nsfa.data import Observed
+from nsfa.kernels import Hidden, Kernels
+from nsfa.kernels.streams import fresh_key
+from nsfa.model.priors import draw_shares
+from nsfa.model.spec import ModelSpec, Priors
+from nsfa.samples import Samples, abilities
+from nsfa.state import State
+
+Generator = np.random.Generator
+
+# At the start, values of a feature are at most so many robust standard deviations from its median.
+_FAR = 3.0
+_NORMAL_MAD = 0.6745
+
+
+def samples_of(data: Observed, spec: ModelSpec, kernels: Kernels, first: int = 0) -> Samples:
+    """The samples of a table, as the model sees them."""
+    if data.likelihood == "counts":
+        return CountSamples(data, kernels, first)
+    if data.likelihood == "binary":
+        return BinarySamples(data, kernels, first)
+    if spec.noise == "robust":
+        return RobustSamples(data, kernels, spec.priors, first)
+    return Samples(data, kernels, first)
+
+
+def abilities_of(data: Observed, spec: ModelSpec) -> frozenset[str]:
+    """What these samples can do: see ``Samples.can``."""
+    return abilities(data) | ({"latent"} if spec.latent else set())
+
+
+class LatentSamples(Samples):
+    """Samples with values of their own, ``start`` (D, N), behind what is ``seen`` of them (D, N)."""
+
+    def __init__(self, data: Observed, kernels: Kernels, start: Any, first: int = 0) -> None:
+        values = start if data.missing is None else np.where(data.missing, 0.0, start).astype(start.dtype)
+        own = replace(data, values=np.ascontiguousarray(values), power=power_of(values, None))
+        super().__init__(own, kernels, first)
+        self.seen = data.values
+        self._missing = np.zeros((0, 0), dtype=np.bool_) if data.missing is None else data.missing
+        self._start_power = own.power.copy()
+
+    @property
+    def can(self) -> frozenset[str]:
+        """What others can, and "latent"."""
+        return super().can | {"latent"}
+
+    @property
+    def table_power(self) -> Floats:
+        """That of the values at the start: later ones follow the noise, whose measure this is."""
+        return self._start_power
+
+    def hidden(self, state: State) -> Hidden:
+        """The values' problem, for the kernels."""
+        return Hidden(
+            values=self.data.values,
+            seen=self.seen,
+            missing=self._missing,
+            loadings=np.ascontiguousarray(state.loadings),
+            scores=np.ascontiguousarray(self.scores.T),
+            intercept=np.zeros(self.n_features) if state.intercept is None else state.intercept,
+            noise_precision=state.noise_precision,
+        )
+
+    def draw_latent(self, state: State, rng: Generator) -> None:
+        """Draw the values given what is seen of them, after which ``refresh`` must follow."""
+        self._draw(state, rng)
+        self.data.values_changed()
+        self.valid = False
+
+    def _draw(self, state: State, rng: Generator) -> None:
+        raise NotImplementedError
+
+
+class RobustSamples(LatentSamples):
+    """Samples of which some entries are outliers, with deviations of their own: values are without these.
+
+    At the start, values far from their feature's median are drawn in.
+    """
+
+    def __init__(self, data: Observed, kernels: Kernels, priors: Priors, first: int = 0) -> None:
+        if data.offset is not None:
+            raise ValueError("noise='robust' needs a dense table. Got a sparse one; use X.toarray(), or other noise.")
+        super().__init__(data, kernels, drawn_in(data), first)
+        self._scales, self._prior = outlier_scales(priors), np.array(priors.outlier_shares)
+
+    def _draw(self, state: State, rng: Generator) -> None:
+        """Which entries are outliers, their deviations, and the shares of each kind."""
+        share = np.asarray(state.outlier_share)
+        drawn = self.kernels.draw_outliers(self.hidden(state), share, self._scales, fresh_key(rng), self.first)
+        state.outlier_number, state.outlier_weight = drawn
+        state.outlier_share = draw_shares(rng, self._prior + drawn[0])
+
+
+def outlier_scales(priors: Priors) -> Floats:
+    """The scales of deviations (J + 1,), that of ordinary entries, zero, first."""
+    return np.array([0.0, *priors.outlier_scales])
+
+
+def drawn_in(data: Observed) -> Floats:
+    """Values (D, N), those far from their feature's median brought nearer; features that hardly vary are left alone."""
+    table = data.values if data.missing is None else np.where(data.missing, np.nan, data.values)
+    median = np.nanmedian(table, axis=1, keepdims=True)
+    far = _FAR * np.nanmedian(np.abs(table - median), axis=1, keepdims=True) / _NORMAL_MAD
+    far = np.where(far > 0, far, np.inf)
+    out: Floats = np.clip(data.values, median - far, median + far).astype(data.values.dtype)
+    return out
+
+
+class CountSamples(LatentSamples):
+    """Samples of counts, Poisson given values that are log rates less ``level`` (D,) and ``exposure`` (N,)."""
+
+    def __init__(self, data: Observed, kernels: Kernels, first: int = 0) -> None:
+        self.level, self.exposure = data.center[data.kept], np.asarray(data.exposure)
+        expected = np.exp(self.level[:, None] + self.exposure)
+        # between what is expected and what is seen, as if both had been seen half
+        start = np.log((data.values + 0.5 * np.minimum(expected, 1.0)) / (expected + 0.5 * np.minimum(expected, 1.0)))
+        super().__init__(data, kernels, start, first)
+
+    def _draw(self, state: State, rng: Generator) -> None:
+        self.kernels.draw_rates(self.hidden(state), self.level, self.exposure, fresh_key(rng), self.first)
+
+    def log_seen(self) -> float:
+        """Log probability of the counts given their log rates."""
+        rate = self.data.values + self.level[:, None] + self.exposure
+        each = self.seen * rate - np.exp(rate) - gammaln(self.seen + 1.0)
+        return float((each if self.data.missing is None else each[~self.data.missing]).sum())
+
+
+class BinarySamples(LatentSamples):
+    """Samples of zeros and ones: whether values plus ``level`` (D,) are above zero."""
+
+    def __init__(self, data: Observed, kernels: Kernels, first: int = 0) -> None:
+        self.level = data.center[data.kept]
+        # the middle of a normal's halves
+        start = np.where(data.values > 0.5, 0.8, -0.8) - self.level[:, None]
+        super().__init__(data, kernels, start, first)
+
+    def _draw(self, state: State, rng: Generator) -> None:
+        self.kernels.draw_signs(self.hidden(state), self.level, fresh_key(rng), self.first)
