@@ -46,6 +46,7 @@ PRIORS = Priors(
 )
 # what counts' log rates, and the values behind zeros and ones, are raised by
 LEVEL, EXPOSURE = np.array([0.3, -1.0, 0.5, -0.4, 0.0]), np.array([0.2, -0.5, 0.4, 0.0])
+SPREAD = 0.6
 # loadings in the features' own units, and means that are held
 ABSOLUTE = replace(PRIORS, relative=False, intercept=False)
 
@@ -207,7 +208,10 @@ def _see(samples, state, spec, values, seen, rng) -> None:
     """What is seen of the values, anew: outliers with their deviations, counts, zeros and ones."""
     if spec.noise == "robust":
         values = values + simulate_outliers(state, spec, seen, rng)
-    level = LEVEL[:, None] + (EXPOSURE if spec.likelihood == "counts" else 0.0)
+    level = LEVEL[:, None]
+    if spec.likelihood == "counts":
+        samples.exposure = EXPOSURE + SPREAD * rng.standard_normal(len(EXPOSURE))
+        level = level + samples.exposure
     samples.seen[:] = np.where(seen, simulate_seen(values, spec, level, rng), 0.0)
 
 
@@ -224,6 +228,7 @@ def _successive(spec, holes, start, rng, without, repeat, sparse) -> list[dict[s
             center=LEVEL,
             likelihood=spec.likelihood,
             exposure=EXPOSURE,
+            exposure_spread=SPREAD,
         )
     samples = samples_of(data, spec, get_kernels())
     samples.set_scores(scores)

@@ -70,6 +70,10 @@ RUNS = {
     "robust doublet": ("nsfa", {"noise": "robust", "repeat": 2, "without": DOUBLET}),
     "robust split": ("nsfa", {"noise": "robust", "repeat": 2, "without": ("update_births",)}),
     "counts": ("nsfa", {"likelihood": "counts", "repeat": 2, "without": MEANS}),
+    "counts, noise with the values": (
+        "nsfa",
+        {"likelihood": "counts", "repeat": 2, "without": (*MEANS, *ALONE, "update_marginal")},
+    ),
     "binary": ("nsfa", {"likelihood": "binary", "repeat": 2, "without": MEANS}),
     "binary, dense": ("afa", {"likelihood": "binary", "repeat": 2, "without": MEANS}),
 }

@@ -97,7 +97,7 @@ class Chain:
             self._raise_noise()
         if schedule.prunes(self.number, plan.tune, plan.annealed, self.spec):
             prune(self.state, self.samples, self.spec)
-        if not plan.collapses and schedule.simplifies(self.number, plan.tune, self.spec):
+        if not plan.anneals and schedule.simplifies(self.number, plan.tune, self.spec):
             if self.spec.n_components is None and 2 * self.number <= plan.tune and "whole" in self.samples.can:
                 add_directions(self.state, self.samples, self.rng)
             simplify(self.state, self.samples, self.spec)
@@ -143,7 +143,12 @@ class Chain:
         drawn = record(self.state, scalars, self.samples.scores if clustered else None)
         if "latent" not in self.samples.can:
             return drawn
-        return replace(drawn, drawn_scores=self.samples.scores.astype(np.float32))
+        exposure = getattr(self.samples, "exposure", None)
+        return replace(
+            drawn,
+            drawn_scores=self.samples.scores.astype(np.float32),
+            exposure=None if exposure is None else exposure.astype(np.float32),
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """All that the next sweeps depend on, as plain values and arrays. Between sweeps only; nothing is copied."""

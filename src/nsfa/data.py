@@ -25,7 +25,7 @@ from nsfa.columns import (
     sparse_rows,
     sparse_values,
 )
-from nsfa.discrete import as_discrete, given_exposure, log_exposure, usual_level
+from nsfa.discrete import EXPOSURE_SPREAD, as_discrete, given_exposure, log_exposure, usual_level
 from nsfa.kernels import Holes
 from nsfa.table import (
     as_float_table,
@@ -52,7 +52,8 @@ class Observed:
     user's table (n_features,); ``kept`` (D,) are the positions of the modelled features in it.
 
     Where the ``likelihood`` is not "gaussian", values are what was seen, counts or zeros and ones; ``center`` is what
-    the Gaussian values behind them are about, and ``exposure`` (N,) the log of how much of each sample was counted.
+    the Gaussian values behind them are about, and ``exposure`` (N,) the log of how much of each sample was
+    counted, within a standard deviation of ``exposure_spread``.
     """
 
     values: Any
@@ -70,6 +71,7 @@ class Observed:
     missing: Bools | None = field(default=None, repr=False)
     likelihood: str = "gaussian"
     exposure: Floats | None = None
+    exposure_spread: float = 0.0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -143,6 +145,7 @@ class Observed:
         missing, exposure = np.isnan(own), None
         if self.exposure is not None:
             exposure = log_exposure(own, missing, np.exp(self.center[self.kept]))
+            # those that were not to differ do not
             exposure = exposure if self.exposure.any() else np.zeros_like(exposure)
         new = self._with_values(np.ascontiguousarray(np.where(missing, 0.0, own).T), missing.T)
         return replace(new, exposure=exposure)
@@ -213,9 +216,9 @@ def observe(X: Any, scale: str | None = "feature", center: bool = True, dtype: s
 def observe_discrete(X: Any, likelihood: str, size_factors: Any = "total", dtype: str = "float64") -> Observed:
     """Check a samples × features table of counts or of zeros and ones, and prepare it for sampling.
 
-    As ``observe``, but values are kept as they are. ``size_factors`` of counts: "total" compares each sample's counts
-    in all with what is usual of its observed features, None takes all samples alike, and an array (n_samples,) gives
-    them.
+    As ``observe``, but values are kept as they are. ``size_factors`` of counts: "total" infers them, about what each
+    sample's counts in all are beside what is usual of its observed features; None takes all samples alike, and an array
+    (n_samples,) gives them.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be 'float64' or 'float32'. Got {dtype!r}.")
@@ -227,10 +230,10 @@ def observe_discrete(X: Any, likelihood: str, size_factors: Any = "total", dtype
     mean = np.nanmean(table, axis=0)
     kept = _varying(np.nanstd(table, axis=0), np.ones(len(mean)), names)
     own, gone = table[:, kept], missing[:, kept]
-    exposure = np.zeros(len(table))
+    exposure, spread = np.zeros(len(table)), 0.0
     if likelihood == "counts" and size_factors is not None:
         if isinstance(size_factors, str) and size_factors == "total":
-            exposure = log_exposure(own, gone, mean[kept])
+            exposure, spread = log_exposure(own, gone, mean[kept]), EXPOSURE_SPREAD
         else:
             exposure = given_exposure(size_factors, len(table))
     center = mean.copy()
@@ -253,6 +256,7 @@ def observe_discrete(X: Any, likelihood: str, size_factors: Any = "total", dtype
         missing=np.ascontiguousarray(gone.T) if gone.any() else None,
         likelihood=likelihood,
         exposure=exposure if likelihood == "counts" else None,
+        exposure_spread=spread,
     )
 
 

@@ -11,9 +11,10 @@ from scipy.special import ndtri
 from nsfa.arrays import Bools, Floats
 from nsfa.table import as_float_table, check_finite, label
 
-SIZE_FACTORS = ("total", None)
 # A sample in which nothing was counted counts as one with half a count, and so does a feature.
 _HALF = 0.5
+# Standard deviation of log size factors about those that the totals suggest: a few features may dominate these.
+EXPOSURE_SPREAD = 0.3
 
 
 def as_discrete(X: Any, likelihood: str, names: tuple[str, ...] | None) -> Floats:

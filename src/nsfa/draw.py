@@ -34,7 +34,8 @@ class Draw:
     8-bit integers, at most 1/254: still far below posterior standard deviations. Scores are kept only where they cannot
     be integrated out (Dirichlet-process scores), ``intercept`` (D,) where the features' means are drawn. Where the
     Gaussian values are, ``drawn_scores`` (N, K) are those they were drawn with; with robust noise ``outlier_share``
-    (J + 1,) are the shares of ordinary entries and of outliers of each scale.
+    (J + 1,) are the shares of ordinary entries and of outliers of each scale, and of counts ``exposure`` (N,) is the
+    log of how much of each sample was counted.
     """
 
     shape: tuple[int, int]
@@ -48,6 +49,7 @@ class Draw:
     intercept: Floats | None = None
     drawn_scores: NDArray[np.float32] | None = None
     outlier_share: Floats | None = None
+    exposure: NDArray[np.float32] | None = None
 
     @property
     def n_factors(self) -> int:

@@ -16,7 +16,7 @@ from nsfa.columns import power_of
 from nsfa.data import Observed
 from nsfa.kernels import Hidden, Kernels
 from nsfa.kernels.streams import fresh_key
-from nsfa.model.priors import draw_shares
+from nsfa.model.priors import draw_shares, normal_log_density
 from nsfa.model.spec import ModelSpec, Priors
 from nsfa.samples import Samples, abilities
 from nsfa.state import State
@@ -31,7 +31,7 @@ _NORMAL_MAD = 0.6745
 def samples_of(data: Observed, spec: ModelSpec, kernels: Kernels, first: int = 0) -> Samples:
     """The samples of a table, as the model sees them."""
     if data.likelihood == "counts":
-        return CountSamples(data, kernels, first)
+        return CountSamples(data, kernels, spec, first)
     if data.likelihood == "binary":
         return BinarySamples(data, kernels, first)
     if spec.noise == "robust":
@@ -125,21 +125,65 @@ def drawn_in(data: Observed) -> Floats:
 class CountSamples(LatentSamples):
     """Samples of counts, Poisson given values that are log rates less ``level`` (D,) and ``exposure`` (N,)."""
 
-    def __init__(self, data: Observed, kernels: Kernels, first: int = 0) -> None:
-        self.level, self.exposure = data.center[data.kept], np.asarray(data.exposure)
+    exposure: Floats
+
+    def __init__(self, data: Observed, kernels: Kernels, spec: ModelSpec, first: int = 0) -> None:
+        # one noise for all features cannot move feature by feature
+        self._noise_shape = spec.priors.noise.shape if spec.noise_of_features else 0.0
+        self.level, self.exposure = data.center[data.kept], np.array(data.exposure)
         expected = np.exp(self.level[:, None] + self.exposure)
-        # between what is expected and what is seen, as if both had been seen half
-        start = np.log((data.values + 0.5 * np.minimum(expected, 1.0)) / (expected + 0.5 * np.minimum(expected, 1.0)))
-        super().__init__(data, kernels, start, first)
+        # between what is expected and what is seen
+        some = 0.5 * np.minimum(expected, 1.0)
+        super().__init__(data, kernels, np.log((data.values + some) / (expected + some)), first)
 
     def _draw(self, state: State, rng: Generator) -> None:
-        self.kernels.draw_rates(self.hidden(state), self.level, self.exposure, fresh_key(rng), self.first)
+        """Log rates given counts, noise precisions together with them, and exposures."""
+        prior = np.array([[self._noise_shape], [state.noise_rate]]) + 0.5 * state.noise_weight
+        prior[0] *= self._noise_shape > 0
+        given = self.hidden(state), self.level, self.exposure, prior
+        state.noise_precision = self.kernels.draw_rates(*given, fresh_key(rng), self.first)
+        if self.data.exposure_spread:
+            self._draw_exposure(state, rng)
+
+    def hold_noise(self) -> None:
+        """Draw the log rates alone from now on."""
+        self._noise_shape = 0.0
+
+    def _draw_exposure(self, state: State, rng: Generator) -> None:
+        """e_n ~ N(e₀, s²) given the log rates, of which it is a part that all features share."""
+        tau, values = state.noise_precision, self.data.values
+        error, weight = tau @ values - self.scores @ (tau @ state.loadings), np.full(self.n_samples, tau.sum())
+        error -= 0.0 if state.intercept is None else tau @ state.intercept
+        holes = self._fit_of_holes(state)
+        if holes is not None:
+            if state.intercept is not None:
+                holes.data += np.repeat(state.intercept, np.diff(holes.indptr))
+            error, weight = error + holes.T @ tau, weight - self.data.absent.T @ tau
+        before, prior = np.asarray(self.data.exposure), self.data.exposure_spread**-2
+        precision = weight + prior
+        mean = (error + weight * self.exposure + prior * before) / precision
+        new = mean + rng.standard_normal(self.n_samples) / np.sqrt(precision)
+        self.data.replace_values(values + (self.exposure - new))
+        self.exposure = new
 
     def log_seen(self) -> float:
-        """Log probability of the counts given their log rates."""
+        """Log probability of the counts given their log rates, and log density of the exposures."""
         rate = self.data.values + self.level[:, None] + self.exposure
         each = self.seen * rate - np.exp(rate) - gammaln(self.seen + 1.0)
-        return float((each if self.data.missing is None else each[~self.data.missing]).sum())
+        counts = float((each if self.data.missing is None else each[~self.data.missing]).sum())
+        if not self.data.exposure_spread:
+            return counts
+        error = self.exposure - np.asarray(self.data.exposure)
+        return counts + float(normal_log_density(error, self.data.exposure_spread**-2).sum())
+
+    def snapshot(self) -> dict[str, Any]:
+        """What the next sweeps depend on."""
+        return {**super().snapshot(), "exposure": self.exposure}
+
+    def restore(self, snapshot: dict[str, Any], state: State) -> None:
+        """Go on from a snapshot."""
+        self.exposure = snapshot["exposure"]
+        super().restore(snapshot, state)
 
 
 class BinarySamples(LatentSamples):

@@ -89,13 +89,14 @@ class Schedule:
     """The moves of a chain with ``tune`` warm-up sweeps, in their order, and those it does without.
 
     ``collapses`` says whether rows are drawn with the scores integrated out; then ``early`` sweeps all have the moves
-    of the first sweeps, and the first ``annealed`` ones a cap on the noise precisions.
+    of the first sweeps. Where a chain ``anneals``, the first ``annealed`` sweeps have a cap on the noise precisions.
     """
 
     moves: tuple[Move, ...]
     unused: tuple[Unused, ...]
     tune: int
     collapses: bool
+    anneals: bool
 
     @property
     def early(self) -> int:
@@ -105,7 +106,7 @@ class Schedule:
     @property
     def annealed(self) -> int:
         """How many sweeps run at raised noise: without marginal moves, factors that it hides would be long away."""
-        return annealed_sweeps(self.tune) if self.collapses else 0
+        return annealed_sweeps(self.tune) if self.anneals else 0
 
     def of_sweep(self, number: int) -> tuple[Move, ...]:
         """The moves of sweep ``number`` (from 1)."""
@@ -127,7 +128,9 @@ def build(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int = 0) 
         found.append(Move("latent", latent.update_latent, (SCORES,), (STATISTICS, RESIDUAL)))
     found.append(_refresh())
     moves = tuple(move for move in found if isinstance(move, Move))
-    schedule = Schedule(moves, tuple(move for move in found if isinstance(move, Unused)), tune, collapses)
+    unused = tuple(move for move in found if isinstance(move, Unused))
+    # values behind zeros and ones would follow the raised noise
+    schedule = Schedule(moves, unused, tune, collapses, collapses and spec.likelihood != "binary")
     for number in (1, MARGINAL_PERIOD, 10**9 + 1):
         check(schedule.of_sweep(number))
     return schedule

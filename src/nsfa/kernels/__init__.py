@@ -350,8 +350,14 @@ class Kernels(Protocol):
         Returns how many entries have each (J + 1,), and every feature's number of outliers and Σ o²/v_j (2, D).
         """
 
-    def draw_rates(self, problem: Hidden, level: Floats, exposure: Floats, key: int, first: int = 0) -> None:
-        """Draw values given counts ~ Poisson(exp(value + level_d + exposure_n)); ``level`` (D,), ``exposure`` (N,)."""
+    def draw_rates(
+        self, problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0
+    ) -> Floats:
+        """Draw values given counts ~ Poisson(exp(value + level_d + exposure_n)); ``level`` (D,), ``exposure`` (N,).
+
+        Then the features' noise precisions, which it returns (D,), the values' distances from their means moving with
+        √ψ_d: one Metropolis step each. ``prior`` (2, D) are their shapes and rates; a shape of 0 holds them.
+        """
 
     def draw_signs(self, problem: Hidden, level: Floats, key: int, first: int = 0) -> None:
         """Draw values given whether value + level_d is above zero (1) or below (0)."""

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import fill_words, inline, jit, normal_from, to_unit, word_pair
-from nsfa.kernels.streams import EASY_RATE, MOST_TRIES, NEWTON_STEPS, WIDER
+from nsfa.kernels.streams import EASY_RATE, LARGE_STRETCH, MOST_TRIES, NEWTON_STEPS, SMALL_STRETCH, WIDER
 
 
 @jit
@@ -137,8 +137,44 @@ def draw_rate(y, mean, tau, level, now, key, d, n):
 
 
 @jit
-def rate_rows(lo, hi, problem, level, exposure, key, first):
-    """Draw the log rates behind counts; see ``Kernels.draw_rates``."""
+def _stretch(d, problem, level, exposure, fit, by):
+    """What a feature's log likelihood gains if its values' distances from ``fit`` are multiplied by ``by``."""
+    gain = 0.0
+    for n in range(fit.shape[0]):
+        if not _missing(problem, d, n):
+            base, error = fit[n] + level[d] + exposure[n], problem.values[d, n] - fit[n]
+            gain += problem.seen[d, n] * error * (by - 1.0)
+            gain += math.exp(min(base + error, 700.0)) - math.exp(min(base + error * by, 700.0))
+    return gain
+
+
+@jit
+def noise_stretch(d, problem, level, exposure, fit, prior, key, column):
+    """Metropolis step of log ψ_d, values keeping their distances from ``fit`` in units of the noise.
+
+    p(ψ | ·) ∝ ψ^−a e^(−b/ψ) Π_n Poisson(y; exp(fit + √ψ z + level)) on the log scale. What few counts say of the noise
+    is far less than what the values say, given which it moves by small steps only.
+    """
+    first, second = word_pair(key, d, column, 0, 0)
+    coin = to_unit(word_pair(key, d, column + 1, 0, 0)[0])
+    step = (SMALL_STRETCH if coin < 0.5 else LARGE_STRETCH) * normal_from(second, key, d, column, 1)
+    tau, by = problem.noise_precision[d], math.exp(0.5 * step)
+    # a long way would leave the range of exponentials
+    if abs(step) > 5.0:
+        return tau
+    ratio = _stretch(d, problem, level, exposure, fit, by)
+    ratio += -prior[0, d] * step - prior[1, d] * tau * (math.exp(-step) - 1.0)
+    if math.log(to_unit(first)) < ratio:
+        for n in range(fit.shape[0]):
+            if not _missing(problem, d, n):
+                problem.values[d, n] = fit[n] + by * (problem.values[d, n] - fit[n])
+        return tau * math.exp(-step)
+    return tau
+
+
+@jit
+def rate_rows(lo, hi, problem, level, exposure, prior, key, first, last, precision):
+    """Draw the log rates behind counts, and noise precisions with them; see ``Kernels.draw_rates``."""
     n_samples = problem.seen.shape[1]
     fit = np.empty(n_samples)
     for d in range(lo, hi):
@@ -149,6 +185,9 @@ def rate_rows(lo, hi, problem, level, exposure, key, first):
                 continue
             y, now, base = np.float64(problem.seen[d, n]), np.float64(problem.values[d, n]), level[d] + exposure[n]
             problem.values[d, n] = draw_rate(y, fit[n], tau, base, now, key, np.uint64(d), np.uint64(first + n))
+        precision[d] = tau
+        if prior[0, d] > 0.0:
+            precision[d] = noise_stretch(d, problem, level, exposure, fit, prior, key, np.uint64(last))
 
 
 @jit

@@ -34,6 +34,7 @@ from nsfa.kernels import (
 )
 from nsfa.kernels.compiled import fill_gammas, fill_normals
 from nsfa.kernels.complete_scores import moments_complete, scores_complete, shared_root
+from nsfa.kernels.streams import STRETCH_COLUMN
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats, Ints
@@ -294,11 +295,17 @@ class NumbaKernels:
         # whole numbers: their sum does not depend on the ranges
         return sum(self._over_rows(one, *problem.seen.shape)), weight
 
-    def draw_rates(self, problem: Hidden, level: Floats, exposure: Floats, key: int, first: int = 0) -> None:
+    def draw_rates(
+        self, problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0
+    ) -> Floats:
+        precision = np.empty(len(level))
+
         def one(lo: int, hi: int) -> None:
-            latent_kernels.rate_rows(lo, hi, problem, level, exposure, np.uint64(key), first)
+            rest = level, exposure, prior, np.uint64(key), first, STRETCH_COLUMN, precision
+            latent_kernels.rate_rows(lo, hi, problem, *rest)
 
         self._over_rows(one, *problem.seen.shape)
+        return precision
 
     def draw_signs(self, problem: Hidden, level: Floats, key: int, first: int = 0) -> None:
         def one(lo: int, hi: int) -> None:

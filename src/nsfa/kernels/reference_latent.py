@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsfa.kernels.streams import EASY_RATE, MOST_TRIES, NEWTON_STEPS, WIDER, normals_from, to_unit, words
+from nsfa.kernels.streams import (
+    EASY_RATE,
+    LARGE_STRETCH,
+    MOST_TRIES,
+    NEWTON_STEPS,
+    SMALL_STRETCH,
+    STRETCH_COLUMN,
+    WIDER,
+    normals_from,
+    to_unit,
+    words,
+)
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats
@@ -46,12 +57,37 @@ def draw_outliers(problem: Hidden, shares: Floats, scales: Floats, key: int, fir
     return np.bincount(which[seen], minlength=len(shares)).astype(float), np.array([own.sum(axis=1), square])
 
 
-def draw_rates(problem: Hidden, level: Floats, exposure: Floats, key: int, first: int = 0) -> None:
-    """Log rates given counts, entry by entry."""
+def draw_rates(problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0) -> Floats:
+    """Log rates given counts, entry by entry, then each feature's noise with them."""
     mean = fits(problem)
     for d, n in zip(*np.nonzero(_observed(problem)), strict=True):
         given = float(problem.seen[d, n]), mean[d, n], problem.noise_precision[d], level[d] + exposure[n]
         problem.values[d, n] = _rate(*given, float(problem.values[d, n]), key, int(d), first + int(n))
+    seen, precision = _observed(problem), problem.noise_precision.copy()
+    for d in np.flatnonzero(prior[0] > 0):
+        own, raised = seen[d], level[d] + exposure[seen[d]]
+        fit, values = mean[d, own], problem.values[d, own]
+        step = _stretch_step(problem.seen[d, own], fit, values, raised, precision[d], prior[:, d], key, int(d))
+        problem.values[d, own] = fit + np.exp(0.5 * step) * (values - fit)
+        precision[d] *= np.exp(-step)
+    return precision
+
+
+def _stretch_step(
+    y: Floats, mean: Floats, values: Floats, raised: Floats, tau: float, prior: Floats, key: int, d: int
+) -> float:
+    """By how much log ψ moves, 0 if the step is refused: the values' distances from their means move with √ψ."""
+    u, normal = _numbers(key, d, STRETCH_COLUMN, 0, 1)
+    coin = _numbers(key, d, STRETCH_COLUMN + 1, 0, 1)[0]
+    step = float((SMALL_STRETCH if coin < 0.5 else LARGE_STRETCH) * normal)
+    if abs(step) > 5:
+        return 0.0
+
+    def height(log_noise: float) -> float:
+        new = mean + np.exp(0.5 * (log_noise + np.log(tau))) * (values - mean) + raised
+        return float((y * new - np.exp(new)).sum() - prior[0] * log_noise - prior[1] * np.exp(-log_noise))
+
+    return step if np.log(u) < height(step - np.log(tau)) - height(-np.log(tau)) else 0.0
 
 
 def _rate(y: float, mean: float, tau: float, level: float, now: float, key: int, d: int, n: int) -> float:

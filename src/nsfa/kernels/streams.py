@@ -65,6 +65,9 @@ EASY_RATE = 0.4
 MOST_TRIES = 100
 NEWTON_STEPS = 3
 WIDER = 0.9
+# Noise variances behind counts: two standard deviations of steps on the log scale, and the columns after any sample's.
+SMALL_STRETCH, LARGE_STRETCH = 0.2, 0.8
+STRETCH_COLUMN = 1 << 31
 # Exponents of the rough exponential stay within ± this.
 EXP_FAR = 250.0
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +12,10 @@ from nsfa.arrays import Floats
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels
-from nsfa.latent_samples import outlier_scales, samples_of
+from nsfa.latent_samples import CountSamples, outlier_scales, samples_of
 from nsfa.model.priors import normal_log_density
 from nsfa.model.spec import ModelSpec
+from nsfa.samples import Samples
 from nsfa.state import State
 
 # New samples: rounds of scores and values by turns, and of how many draws at most.
@@ -42,22 +44,31 @@ class Tables(NamedTuple):
         if not self.spec.latent:
             return self.data
         rng = np.random.default_rng([number, 22])
-        samples = samples_of(self.data, self.spec, self.kernels)
-        state = state_of(draw)
+        samples, state = samples_of(self.data, self.spec, self.kernels), state_of(draw)
+        if isinstance(samples, CountSamples):
+            # it is the draw's
+            samples.hold_noise()
         if self.fitted and draw.drawn_scores is not None:
             samples.set_scores(draw.drawn_scores.astype(np.float64))
-            samples.draw_latent(state, rng)
-            return samples.data
+            if draw.exposure is not None:
+                samples.exposure = draw.exposure.astype(np.float64)
+            return _drawn(samples, state, rng)
         for _ in range(ROUNDS):
             samples.draw_scores(state, int(rng.bit_generator.random_raw()))
-            # the shares are the draw's, not these samples'
-            samples.draw_latent(state, rng)
+            _drawn(samples, state, rng)
+            # they are the draw's, not these samples'
             state.outlier_share = draw.outlier_share
-        return samples.data
+        return _drawn(samples, state, rng)
 
     def enough(self, draws: int) -> int:
         """Of how many draws at most the table is to be seen."""
         return min(draws, NEW_DRAWS) if self.spec.latent and not self.fitted else draws
+
+
+def _drawn(samples: Samples, state: State, rng: np.random.Generator) -> Observed:
+    """The samples' table with values drawn anew, and exposures with them."""
+    samples.draw_latent(state, rng)
+    return replace(samples.data, exposure=getattr(samples, "exposure", None))
 
 
 def state_of(draw: Draw) -> State:
