@@ -97,7 +97,7 @@ class Chain:
             self._raise_noise()
         if schedule.prunes(self.number, plan.tune, plan.annealed, self.spec):
             prune(self.state, self.samples, self.spec)
-        if not plan.anneals and schedule.simplifies(self.number, plan.tune, self.spec):
+        if plan.simplifies and schedule.simplifies(self.number, plan.tune, self.spec):
             if self.spec.n_components is None and 2 * self.number <= plan.tune and "whole" in self.samples.can:
                 add_directions(self.state, self.samples, self.rng)
             simplify(self.state, self.samples, self.spec)

@@ -26,6 +26,8 @@ Generator = np.random.Generator
 # At the start, values of a feature are at most so many robust standard deviations from its median.
 _FAR = 3.0
 _NORMAL_MAD = 0.6745
+# As in moves/noise.py: copies of each other leave no residual at all.
+LARGEST_PRECISION = 1e10
 
 
 def samples_of(data: Observed, spec: ModelSpec, kernels: Kernels, first: int = 0) -> Samples:
@@ -33,9 +35,9 @@ def samples_of(data: Observed, spec: ModelSpec, kernels: Kernels, first: int = 0
     if data.likelihood == "counts":
         return CountSamples(data, kernels, spec, first)
     if data.likelihood == "binary":
-        return BinarySamples(data, kernels, first)
+        return BinarySamples(data, kernels, spec, first)
     if spec.noise == "robust":
-        return RobustSamples(data, kernels, spec.priors, first)
+        return RobustSamples(data, kernels, spec, first)
     return Samples(data, kernels, first)
 
 
@@ -47,13 +49,15 @@ def abilities_of(data: Observed, spec: ModelSpec) -> frozenset[str]:
 class LatentSamples(Samples):
     """Samples with values of their own, ``start`` (D, N), behind what is ``seen`` of them (D, N)."""
 
-    def __init__(self, data: Observed, kernels: Kernels, start: Any, first: int = 0) -> None:
+    def __init__(self, data: Observed, kernels: Kernels, spec: ModelSpec, start: Any, first: int = 0) -> None:
         values = start if data.missing is None else np.where(data.missing, 0.0, start).astype(start.dtype)
         own = replace(data, values=np.ascontiguousarray(values), power=power_of(values, None))
         super().__init__(own, kernels, first)
         self.seen = data.values
         self._missing = np.zeros((0, 0), dtype=np.bool_) if data.missing is None else data.missing
         self._start_power = own.power.copy()
+        # one noise for all features cannot move feature by feature
+        self._noise_shape = spec.priors.noise.shape if spec.noise_of_features else 0.0
 
     @property
     def can(self) -> frozenset[str]:
@@ -86,6 +90,19 @@ class LatentSamples(Samples):
     def _draw(self, state: State, rng: Generator) -> None:
         raise NotImplementedError
 
+    def hold_noise(self) -> None:
+        """Draw values alone from now on, and not the features' noise with them."""
+        self._noise_shape = 0.0
+
+    def _noise_prior(self, state: State) -> Floats:
+        """Shape and rate (2, D) of the noise precisions given their loadings alone; shapes of 0 hold them."""
+        out: Floats = np.tile([[self._noise_shape], [state.noise_rate]], self.n_features)
+        if self._noise_shape and state.relative:
+            number, square = state.slab_weight
+            out[0] += 0.5 * number
+            out[1] += 0.5 * square
+        return out
+
 
 class RobustSamples(LatentSamples):
     """Samples of which some entries are outliers, with deviations of their own: values are without these.
@@ -93,17 +110,17 @@ class RobustSamples(LatentSamples):
     At the start, values far from their feature's median are drawn in.
     """
 
-    def __init__(self, data: Observed, kernels: Kernels, priors: Priors, first: int = 0) -> None:
+    def __init__(self, data: Observed, kernels: Kernels, spec: ModelSpec, first: int = 0) -> None:
         if data.offset is not None:
             raise ValueError("noise='robust' needs a dense table. Got a sparse one; use X.toarray(), or other noise.")
-        super().__init__(data, kernels, drawn_in(data), first)
-        self._scales, self._prior = outlier_scales(priors), np.array(priors.outlier_shares)
+        super().__init__(data, kernels, spec, drawn_in(data), first)
+        self._scales, self._prior = outlier_scales(spec.priors), np.array(spec.priors.outlier_shares)
 
     def _draw(self, state: State, rng: Generator) -> None:
-        """Which entries are outliers, their deviations, and the shares of each kind."""
-        share = np.asarray(state.outlier_share)
-        drawn = self.kernels.draw_outliers(self.hidden(state), share, self._scales, fresh_key(rng), self.first)
-        state.outlier_number, state.outlier_weight = drawn
+        """Which entries are outliers, noise precisions, the outliers' deviations, and the shares of each kind."""
+        given = np.asarray(state.outlier_share), self._scales, self._noise_prior(state), LARGEST_PRECISION
+        drawn = self.kernels.draw_outliers(self.hidden(state), *given, fresh_key(rng), self.first)
+        state.outlier_number, state.outlier_weight, state.noise_precision = drawn
         state.outlier_share = draw_shares(rng, self._prior + drawn[0])
 
 
@@ -128,26 +145,18 @@ class CountSamples(LatentSamples):
     exposure: Floats
 
     def __init__(self, data: Observed, kernels: Kernels, spec: ModelSpec, first: int = 0) -> None:
-        # one noise for all features cannot move feature by feature
-        self._noise_shape = spec.priors.noise.shape if spec.noise_of_features else 0.0
         self.level, self.exposure = data.center[data.kept], np.array(data.exposure)
         expected = np.exp(self.level[:, None] + self.exposure)
         # between what is expected and what is seen
         some = 0.5 * np.minimum(expected, 1.0)
-        super().__init__(data, kernels, np.log((data.values + some) / (expected + some)), first)
+        super().__init__(data, kernels, spec, np.log((data.values + some) / (expected + some)), first)
 
     def _draw(self, state: State, rng: Generator) -> None:
         """Log rates given counts, noise precisions together with them, and exposures."""
-        prior = np.array([[self._noise_shape], [state.noise_rate]]) + 0.5 * state.noise_weight
-        prior[0] *= self._noise_shape > 0
-        given = self.hidden(state), self.level, self.exposure, prior
+        given = self.hidden(state), self.level, self.exposure, self._noise_prior(state)
         state.noise_precision = self.kernels.draw_rates(*given, fresh_key(rng), self.first)
         if self.data.exposure_spread:
             self._draw_exposure(state, rng)
-
-    def hold_noise(self) -> None:
-        """Draw the log rates alone from now on."""
-        self._noise_shape = 0.0
 
     def _draw_exposure(self, state: State, rng: Generator) -> None:
         """e_n ~ N(e₀, s²) given the log rates, of which it is a part that all features share."""
@@ -189,11 +198,11 @@ class CountSamples(LatentSamples):
 class BinarySamples(LatentSamples):
     """Samples of zeros and ones: whether values plus ``level`` (D,) are above zero."""
 
-    def __init__(self, data: Observed, kernels: Kernels, first: int = 0) -> None:
+    def __init__(self, data: Observed, kernels: Kernels, spec: ModelSpec, first: int = 0) -> None:
         self.level = data.center[data.kept]
         # the middle of a normal's halves
         start = np.where(data.values > 0.5, 0.8, -0.8) - self.level[:, None]
-        super().__init__(data, kernels, start, first)
+        super().__init__(data, kernels, spec, start, first)
 
     def _draw(self, state: State, rng: Generator) -> None:
         self.kernels.draw_signs(self.hidden(state), self.level, fresh_key(rng), self.first)

@@ -89,7 +89,8 @@ class Schedule:
     """The moves of a chain with ``tune`` warm-up sweeps, in their order, and those it does without.
 
     ``collapses`` says whether rows are drawn with the scores integrated out; then ``early`` sweeps all have the moves
-    of the first sweeps. Where a chain ``anneals``, the first ``annealed`` sweeps have a cap on the noise precisions.
+    of the first sweeps. Where a chain ``anneals``, the first ``annealed`` sweeps have a cap on the noise precisions;
+    where it ``simplifies``, some sweeps of the warm-up begin with simple structure.
     """
 
     moves: tuple[Move, ...]
@@ -97,6 +98,7 @@ class Schedule:
     tune: int
     collapses: bool
     anneals: bool
+    simplifies: bool
 
     @property
     def early(self) -> int:
@@ -130,7 +132,10 @@ def build(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int = 0) 
     moves = tuple(move for move in found if isinstance(move, Move))
     unused = tuple(move for move in found if isinstance(move, Unused))
     # values behind zeros and ones would follow the raised noise
-    schedule = Schedule(moves, unused, tune, collapses, collapses and spec.likelihood != "binary")
+    anneals = collapses and spec.likelihood != "binary"
+    # ... and behind counts they follow the factors there are, so that more than rows must move
+    simplifies = not collapses or spec.likelihood != "gaussian"
+    schedule = Schedule(moves, unused, tune, collapses, anneals, simplifies)
     for number in (1, MARGINAL_PERIOD, 10**9 + 1):
         check(schedule.of_sweep(number))
     return schedule

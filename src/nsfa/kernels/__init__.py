@@ -342,12 +342,14 @@ class Kernels(Protocol):
         """Mean and variance of g_d·x_n given sample n's observed entries, for pairs (n, d) sorted by n."""
 
     def draw_outliers(
-        self, problem: Hidden, shares: Floats, scales: Floats, key: int, first: int = 0
-    ) -> tuple[Floats, Floats]:
-        """Draw which entries are outliers, and their deviations o ~ N(0, v_j ψ_d); values are what is seen less o.
+        self, problem: Hidden, shares: Floats, scales: Floats, prior: Floats, largest: float, key: int, first: int = 0
+    ) -> tuple[Floats, Floats, Floats]:
+        """Draw which entries are outliers, the noise precisions given that, and deviations o ~ N(0, v_j ψ_d).
 
-        ``shares`` and ``scales`` (J + 1,) are prior probabilities and v_j, those of ordinary entries, v = 0, first.
-        Returns how many entries have each (J + 1,), and every feature's number of outliers and Σ o²/v_j (2, D).
+        Values are what is seen less o. ``shares`` and ``scales`` (J + 1,) are prior probabilities and v_j, those of
+        ordinary entries, v = 0, first. ``prior`` (2, D) are shapes and rates of the noise precisions, which stay below
+        ``largest``; a shape of 0 holds them. Returns how many entries have each scale (J + 1,), every feature's number
+        of outliers and Σ o²/v_j (2, D), and the noise precisions (D,).
         """
 
     def draw_rates(

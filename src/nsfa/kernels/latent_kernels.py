@@ -12,8 +12,16 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import fill_words, inline, jit, normal_from, to_unit, word_pair
-from nsfa.kernels.streams import EASY_RATE, LARGE_STRETCH, MOST_TRIES, NEWTON_STEPS, SMALL_STRETCH, WIDER
+from nsfa.kernels.compiled import fill_words, gamma_draw, inline, jit, normal_from, to_unit, word_pair
+from nsfa.kernels.streams import (
+    EASY_RATE,
+    LARGE_STRETCH,
+    MOST_TRIES,
+    NEWTON_STEPS,
+    SMALL_STRETCH,
+    STRETCH_COLUMN,
+    WIDER,
+)
 
 
 @jit
@@ -57,35 +65,51 @@ def outlier_scale(square, shares, scales, u):
 
 
 @jit
-def outlier_rows(lo, hi, problem, shares, scales, ceiling, key, first, weight):
-    """Draw outliers and their deviations, which values are then without; see ``Kernels.draw_outliers``.
+def _find_outliers(d, problem, fit, shares, scales, ceiling, words, first, kinds):
+    """Which scale each entry of feature d has; returns Σ e²/(1 + v_j) and the number of entries."""
+    tau, square, count = problem.noise_precision[d], 0.0, 0.0
+    for n in range(fit.shape[0]):
+        kinds[n] = 0
+        if _missing(problem, d, n):
+            continue
+        error = problem.seen[d, n] - fit[n]
+        size, u = error * error * tau, to_unit(words[0, first + n])
+        place = min(size, ceiling.shape[0] - 1.0)
+        if u < ceiling[np.int64(place)]:
+            kinds[n] = outlier_scale(size, shares, scales, u)
+        square += error * error / (1.0 + scales[kinds[n]])
+        count += 1.0
+    return square, count
+
+
+@jit
+def outlier_rows(lo, hi, problem, shares, scales, ceiling, prior, largest, key, first, weight, precision):
+    """Draw outliers, the noise and deviations, which values are then without; see ``Kernels.draw_outliers``.
 
     ``ceiling`` (B,) bounds the probability of an outlier whose squared error, in noise units, is in [b, b + 1).
     """
     n_samples = problem.seen.shape[1]
-    fit, number = np.empty(n_samples), np.zeros(shares.shape[0])
+    fit, kinds, number = np.empty(n_samples), np.empty(n_samples, np.int64), np.zeros(shares.shape[0])
     words = np.empty((2, first + n_samples), np.uint64)
     for d in range(lo, hi):
         _fit(d, problem, fit)
         fill_words(key, d, words[0], words[1])
-        tau, psi = problem.noise_precision[d], 1.0 / problem.noise_precision[d]
+        square, seen = _find_outliers(d, problem, fit, shares, scales, ceiling, words, first, kinds)
+        precision[d] = problem.noise_precision[d]
+        if prior[0, d] > 0.0:
+            shape, rate = prior[0, d] + 0.5 * seen, prior[1, d] + 0.5 * square
+            precision[d] = min(gamma_draw(shape, key, d, STRETCH_COLUMN) / rate, largest)
         count, power = 0.0, 0.0
         for n in range(n_samples):
             if _missing(problem, d, n):
                 continue
-            y = problem.seen[d, n]
-            error = y - fit[n]
-            square, u = error * error * tau, to_unit(words[0, first + n])
-            place = min(square, ceiling.shape[0] - 1.0)
-            j = 0
-            if u < ceiling[np.int64(place)]:
-                j = outlier_scale(square, shares, scales, u)
+            j, y = kinds[n], problem.seen[d, n]
             number[j] += 1.0
             problem.values[d, n] = y
             if j > 0:
                 share = scales[j] / (1.0 + scales[j])
                 normal = normal_from(words[1, first + n], key, d, first + n, 1)
-                deviation = share * error + math.sqrt(share * psi) * normal
+                deviation = share * (y - fit[n]) + math.sqrt(share / precision[d]) * normal
                 problem.values[d, n] = y - deviation
                 count += 1.0
                 power += deviation * deviation / scales[j]
@@ -173,7 +197,7 @@ def noise_stretch(d, problem, level, exposure, fit, prior, key, column):
 
 
 @jit
-def rate_rows(lo, hi, problem, level, exposure, prior, key, first, last, precision):
+def rate_rows(lo, hi, problem, level, exposure, prior, key, first, precision):
     """Draw the log rates behind counts, and noise precisions with them; see ``Kernels.draw_rates``."""
     n_samples = problem.seen.shape[1]
     fit = np.empty(n_samples)
@@ -187,7 +211,7 @@ def rate_rows(lo, hi, problem, level, exposure, prior, key, first, last, precisi
             problem.values[d, n] = draw_rate(y, fit[n], tau, base, now, key, np.uint64(d), np.uint64(first + n))
         precision[d] = tau
         if prior[0, d] > 0.0:
-            precision[d] = noise_stretch(d, problem, level, exposure, fit, prior, key, np.uint64(last))
+            precision[d] = noise_stretch(d, problem, level, exposure, fit, prior, key, np.uint64(STRETCH_COLUMN))
 
 
 @jit

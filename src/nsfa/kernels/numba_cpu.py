@@ -34,7 +34,6 @@ from nsfa.kernels import (
 )
 from nsfa.kernels.compiled import fill_gammas, fill_normals
 from nsfa.kernels.complete_scores import moments_complete, scores_complete, shared_root
-from nsfa.kernels.streams import STRETCH_COLUMN
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats, Ints
@@ -284,16 +283,16 @@ class NumbaKernels:
         return mean, variance
 
     def draw_outliers(
-        self, problem: Hidden, shares: Floats, scales: Floats, key: int, first: int = 0
-    ) -> tuple[Floats, Floats]:
-        weight, ceiling = np.empty((2, len(problem.seen))), _outlier_ceiling(shares, scales)
+        self, problem: Hidden, shares: Floats, scales: Floats, prior: Floats, largest: float, key: int, first: int = 0
+    ) -> tuple[Floats, Floats, Floats]:
+        weight, precision = np.empty((2, len(problem.seen))), np.empty(len(problem.seen))
+        rest = shares, scales, _outlier_ceiling(shares, scales), prior, largest, np.uint64(key), first
 
         def one(lo: int, hi: int) -> Floats:
-            rest = shares, scales, ceiling, np.uint64(key), first, weight
-            return latent_kernels.outlier_rows(lo, hi, problem, *rest)  # type: ignore[no-any-return]
+            return latent_kernels.outlier_rows(lo, hi, problem, *rest, weight, precision)  # type: ignore[no-any-return]
 
         # whole numbers: their sum does not depend on the ranges
-        return sum(self._over_rows(one, *problem.seen.shape)), weight
+        return sum(self._over_rows(one, *problem.seen.shape)), weight, precision
 
     def draw_rates(
         self, problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0
@@ -301,7 +300,7 @@ class NumbaKernels:
         precision = np.empty(len(level))
 
         def one(lo: int, hi: int) -> None:
-            rest = level, exposure, prior, np.uint64(key), first, STRETCH_COLUMN, precision
+            rest = level, exposure, prior, np.uint64(key), first, precision
             latent_kernels.rate_rows(lo, hi, problem, *rest)
 
         self._over_rows(one, *problem.seen.shape)

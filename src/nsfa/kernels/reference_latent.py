@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nsfa.kernels.reference_moves import gamma_draw
 from nsfa.kernels.streams import (
     EASY_RATE,
     LARGE_STRETCH,
@@ -36,8 +37,13 @@ def _observed(problem: Hidden) -> Bools:
     return np.ones(problem.seen.shape, dtype=np.bool_)
 
 
-def draw_outliers(problem: Hidden, shares: Floats, scales: Floats, key: int, first: int = 0) -> tuple[Floats, Floats]:
-    """P(scale j) ∝ w_j N(y; fit, ψ(1 + v_j)); then the deviation o ~ N(share · error, share · ψ), share v/(1 + v)."""
+def draw_outliers(
+    problem: Hidden, shares: Floats, scales: Floats, prior: Floats, largest: float, key: int, first: int = 0
+) -> tuple[Floats, Floats, Floats]:
+    """P(scale j) ∝ w_j N(y; fit, ψ(1 + v_j)); τ ~ Gamma(a + N/2, b + ½ Σ e²/(1 + v_j)), deviations integrated out.
+
+    Then the deviations o ~ N(share · error, share · ψ), share v/(1 + v).
+    """
     n_features, n_samples = problem.seen.shape
     rows, columns = np.arange(n_features)[:, None], first + np.arange(n_samples)[None, :]
     one, two = words(key, rows, columns)
@@ -48,13 +54,18 @@ def draw_outliers(problem: Hidden, shares: Floats, scales: Floats, key: int, fir
     rest = to_unit(one) * (outliers[..., -1] + height[..., 0])
     which = np.where(rest < outliers[..., -1], 1 + (rest[..., None] >= outliers[..., :-1]).sum(axis=-1), 0)
     which = np.where(height.sum(axis=-1) == 0, len(scales) - 1, which)
-    share = scales[which] / spread[which]
+    seen, precision = _observed(problem), problem.noise_precision.copy()
+    for d in np.flatnonzero(prior[0] > 0):
+        shape = prior[0, d] + 0.5 * seen[d].sum()
+        rate = prior[1, d] + 0.5 * (error[d] ** 2 / spread[which[d]])[seen[d]].sum()
+        precision[d] = min(gamma_draw(shape, key, int(d), STRETCH_COLUMN) / rate, largest)
+    share, tau = scales[which] / spread[which], precision[:, None]
     deviation = share * error + np.sqrt(share / tau) * normals_from(two, key, rows, columns, 1)
-    seen = _observed(problem)
     problem.values[seen] = np.where(which > 0, problem.seen - deviation, problem.seen)[seen]
     own = (which > 0) & seen
     square = np.where(own, deviation**2 / np.where(own, scales[which], 1.0), 0.0).sum(axis=1)
-    return np.bincount(which[seen], minlength=len(shares)).astype(float), np.array([own.sum(axis=1), square])
+    number = np.bincount(which[seen], minlength=len(shares)).astype(float)
+    return number, np.array([own.sum(axis=1), square]), precision
 
 
 def draw_rates(problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0) -> Floats:

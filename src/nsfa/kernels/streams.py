@@ -65,7 +65,8 @@ EASY_RATE = 0.4
 MOST_TRIES = 100
 NEWTON_STEPS = 3
 WIDER = 0.9
-# Noise variances behind counts: two standard deviations of steps on the log scale, and the columns after any sample's.
+# Noise variances behind counts: two standard deviations of steps on the log scale. Those drawn with values: columns
+# after any sample's.
 SMALL_STRETCH, LARGE_STRETCH = 0.2, 0.8
 STRETCH_COLUMN = 1 << 31
 # Exponents of the rough exponential stay within ± this.

@@ -12,7 +12,7 @@ from nsfa.arrays import Floats
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels
-from nsfa.latent_samples import CountSamples, outlier_scales, samples_of
+from nsfa.latent_samples import LatentSamples, outlier_scales, samples_of
 from nsfa.model.priors import normal_log_density
 from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples
@@ -45,7 +45,7 @@ class Tables(NamedTuple):
             return self.data
         rng = np.random.default_rng([number, 22])
         samples, state = samples_of(self.data, self.spec, self.kernels), state_of(draw)
-        if isinstance(samples, CountSamples):
+        if isinstance(samples, LatentSamples):
             # it is the draw's
             samples.hold_noise()
         if self.fitted and draw.drawn_scores is not None:
