@@ -172,7 +172,9 @@ class CountSamples(LatentSamples):
         precision = weight + prior
         mean = (error + weight * self.exposure + prior * before) / precision
         new = mean + rng.standard_normal(self.n_samples) / np.sqrt(precision)
-        self.data.replace_values(values + (self.exposure - new))
+        values += self.exposure - new
+        if self.data.missing is not None:
+            values[self.data.missing] = 0.0
         self.exposure = new
 
     def log_seen(self) -> float:

@@ -15,13 +15,14 @@ import numpy as np
 from nsfa.kernels.compiled import fill_words, gamma_draw, inline, jit, normal_from, to_unit, word_pair
 from nsfa.kernels.streams import (
     EASY_RATE,
-    LARGE_STRETCH,
-    MOST_TRIES,
     NEWTON_STEPS,
-    SMALL_STRETCH,
     STRETCH_COLUMN,
+    STRETCH_STEP,
     WIDER,
 )
+
+# logarithms of small counts
+_LOG = np.log(np.maximum(np.arange(64.0), 1.0))
 
 
 @jit
@@ -121,10 +122,11 @@ def outlier_rows(lo, hi, problem, shares, scales, ceiling, prior, largest, key, 
 def rate_proposal(y, mean, tau, level):
     """Centre and precision of a normal near the conditional of a log rate, whatever its present value.
 
-    f(l) = y l − exp(l + level) − ½ τ (l − mean)²: a few Newton steps from between what prior and count say.
+    f(l) = y l − exp(l + level) − ½ τ (l − mean)²: Newton steps from between what prior and count say.
     """
     if y > 0.0:
-        at = (tau * mean + y * (math.log(y) - level)) / (tau + y)
+        log = _LOG[np.int64(y)] if y < _LOG.shape[0] else math.log(y)
+        at = (tau * mean + y * (log - level)) / (tau + y)
     else:
         # where the slope of the prior is about that of the rate
         at = min(mean, math.log(1.0 + tau * max(mean + level, 0.0)) - level)
@@ -133,117 +135,140 @@ def rate_proposal(y, mean, tau, level):
         rate = math.exp(min(at + level, 700.0))
         bend = tau + rate
         at += (y - rate - tau * (at - mean)) / bend
-    bend = tau + math.exp(min(at + level, 700.0))
     return at, WIDER * bend
 
 
 @inline
-def _log_target(at, y, mean, tau, level):
-    return y * at - math.exp(min(at + level, 700.0)) - 0.5 * tau * (at - mean) ** 2
+def _accepts(u, log_ratio):
+    """Whether u < e^ratio; 1 + ratio is below that, and seldom too far."""
+    return u < 1.0 + log_ratio or u < math.exp(log_ratio)
 
 
 @jit
-def draw_rate(y, mean, tau, level, now, key, d, n):
-    """A log rate given a count: by rejection where it is zero and none was expected, else by Metropolis–Hastings."""
-    first, second = word_pair(key, d, n, 0, 0)
-    if y == 0.0 and mean + level + 0.5 / tau < EASY_RATE:
-        for attempt in range(1, MOST_TRIES):
-            at = mean + normal_from(second, key, d, n, attempt) / math.sqrt(tau)
-            if to_unit(first) < math.exp(-math.exp(at + level)):
-                return at
-            first, second = word_pair(key, d, n, attempt, 0)
-        return now
+def draw_rate(y, mean, tau, level, now, rate, u, normal):
+    """A log rate given a count, by Metropolis–Hastings from near its mode; ``rate`` is that of its present value."""
     centre, precision = rate_proposal(y, mean, tau, level)
-    new = centre + normal_from(second, key, d, n, 1) / math.sqrt(precision)
-    ratio = _log_target(new, y, mean, tau, level) - _log_target(now, y, mean, tau, level)
-    ratio += 0.5 * precision * ((new - centre) ** 2 - (now - centre) ** 2)
-    return new if math.log(to_unit(first)) < ratio else now
+    new = centre + normal / math.sqrt(precision)
+    ratio = y * (new - now) - math.exp(min(new + level, 700.0)) + rate
+    ratio += 0.5 * (
+        precision * ((new - centre) ** 2 - (now - centre) ** 2) - tau * ((new - mean) ** 2 - (now - mean) ** 2)
+    )
+    return new if _accepts(u, ratio) else now
 
 
 @jit
-def _stretch(d, problem, level, exposure, fit, by):
-    """What a feature's log likelihood gains if its values' distances from ``fit`` are multiplied by ``by``."""
-    gain = 0.0
-    for n in range(fit.shape[0]):
-        if not _missing(problem, d, n):
-            base, error = fit[n] + level[d] + exposure[n], problem.values[d, n] - fit[n]
-            gain += problem.seen[d, n] * error * (by - 1.0)
-            gain += math.exp(min(base + error, 700.0)) - math.exp(min(base + error * by, 700.0))
-    return gain
+def _rates(values, base, out):
+    """exp(values + base), in a loop that vectorises."""
+    for n in range(np.uint64(out.shape[0])):
+        out[n] = math.exp(min(values[n] + base[n], 700.0))
 
 
 @jit
-def noise_stretch(d, problem, level, exposure, fit, prior, key, column):
-    """Metropolis step of log ψ_d, values keeping their distances from ``fit`` in units of the noise.
+def noise_stretch(d, problem, base, fit, work, prior, key, column):
+    """Metropolis step of log ψ_d, values keeping their distances from ``fit`` in units of the noise; one time in four.
 
-    p(ψ | ·) ∝ ψ^−a e^(−b/ψ) Π_n Poisson(y; exp(fit + √ψ z + level)) on the log scale. What few counts say of the noise
+    p(ψ | ·) ∝ ψ^−a e^(−b/ψ) Π_n Poisson(y; exp(fit + √ψ z + base)) on the log scale. What few counts say of the noise
     is far less than what the values say, given which it moves by small steps only.
     """
-    first, second = word_pair(key, d, column, 0, 0)
-    coin = to_unit(word_pair(key, d, column + 1, 0, 0)[0])
-    step = (SMALL_STRETCH if coin < 0.5 else LARGE_STRETCH) * normal_from(second, key, d, column, 1)
-    tau, by = problem.noise_precision[d], math.exp(0.5 * step)
-    # a long way would leave the range of exponentials
-    if abs(step) > 5.0:
+    tau, (first, second) = problem.noise_precision[d], word_pair(key, d, column, 0, 0)
+    if to_unit(word_pair(key, d, column + 1, 0, 0)[0]) < 0.75:
         return tau
-    ratio = _stretch(d, problem, level, exposure, fit, by)
-    ratio += -prior[0, d] * step - prior[1, d] * tau * (math.exp(-step) - 1.0)
-    if math.log(to_unit(first)) < ratio:
-        for n in range(fit.shape[0]):
-            if not _missing(problem, d, n):
-                problem.values[d, n] = fit[n] + by * (problem.values[d, n] - fit[n])
-        return tau * math.exp(-step)
-    return tau
+    step = STRETCH_STEP * normal_from(second, key, d, column, 1)
+    by = math.exp(0.5 * step)
+    values, new, before, after = problem.values[d], work[0], work[1], work[2]
+    for n in range(fit.shape[0]):
+        new[n] = fit[n] + by * (values[n] - fit[n])
+    _rates(values, base, before)
+    _rates(new, base, after)
+    ratio = -prior[0, d] * step - prior[1, d] * tau * (math.exp(-step) - 1.0)
+    for n in range(fit.shape[0]):
+        if not _missing(problem, d, n):
+            ratio += problem.seen[d, n] * (new[n] - values[n]) + before[n] - after[n]
+    if not _accepts(to_unit(first), ratio):
+        return tau
+    for n in range(fit.shape[0]):
+        if not _missing(problem, d, n):
+            values[n] = new[n]
+    return tau * math.exp(-step)
 
 
 @jit
 def rate_rows(lo, hi, problem, level, exposure, prior, key, first, precision):
-    """Draw the log rates behind counts, and noise precisions with them; see ``Kernels.draw_rates``."""
+    """Draw the log rates behind counts, and noise precisions with them; see ``Kernels.draw_rates``.
+
+    Where a count is zero and hardly one was expected, what the model expects is proposed, in loops that vectorise.
+    """
     n_samples = problem.seen.shape[1]
-    fit = np.empty(n_samples)
+    fit, base, work = np.empty(n_samples), np.empty(n_samples), np.empty((3, n_samples))
+    words = np.empty((2, first + n_samples), np.uint64)
+    new, before, after = work[0], work[1], work[2]
     for d in range(lo, hi):
         _fit(d, problem, fit)
-        tau = problem.noise_precision[d]
+        fill_words(key, d, words[0], words[1])
+        tau, spread, values = problem.noise_precision[d], problem.noise_precision[d] ** -0.5, problem.values[d]
+        easy = EASY_RATE - 0.5 / tau
+        for n in range(n_samples):
+            base[n] = level[d] + exposure[n]
+            new[n] = fit[n] + spread * normal_from(words[1, first + n], key, d, first + n, 1)
+        _rates(values, base, before)
+        _rates(new, base, after)
         for n in range(n_samples):
             if _missing(problem, d, n):
                 continue
-            y, now, base = np.float64(problem.seen[d, n]), np.float64(problem.values[d, n]), level[d] + exposure[n]
-            problem.values[d, n] = draw_rate(y, fit[n], tau, base, now, key, np.uint64(d), np.uint64(first + n))
+            y, u = np.float64(problem.seen[d, n]), to_unit(words[0, first + n])
+            if y == 0.0 and fit[n] + base[n] < easy:
+                if _accepts(u, before[n] - after[n]):
+                    values[n] = new[n]
+            else:
+                normal = (new[n] - fit[n]) / spread
+                values[n] = draw_rate(y, fit[n], tau, base[n], np.float64(values[n]), before[n], u, normal)
         precision[d] = tau
         if prior[0, d] > 0.0:
-            precision[d] = noise_stretch(d, problem, level, exposure, fit, prior, key, np.uint64(STRETCH_COLUMN))
+            precision[d] = noise_stretch(d, problem, base, fit, work, prior, key, np.uint64(STRETCH_COLUMN))
 
 
 @jit
-def draw_beyond(least, key, d, n):
-    """A standard normal above ``least``: by rejection of normals, or of exponentials where it is far out."""
-    if least < 0.5:
-        for attempt in range(1_000_000):
-            second = word_pair(key, d, n, attempt, 0)[1]
-            normal = normal_from(second, key, d, n, attempt + 1)
-            if normal > least:
-                return normal
-        return least
-    rate = 0.5 * (least + math.sqrt(least * least + 4.0))
-    for attempt in range(1_000_000):
+def _beyond_near(least, key, d, n):
+    """A standard normal above ``least``, which is not far out, by rejection of normals; tries after the first."""
+    attempt = 0
+    while True:
+        attempt += 1
+        normal = normal_from(word_pair(key, d, n, attempt, 0)[1], key, d, n, attempt + 1)
+        if normal > least:
+            return normal
+
+
+@jit
+def _beyond_far(least, key, d, n):
+    """A standard normal above ``least``, which is far out, by rejection of exponentials (Robert 1995)."""
+    rate, attempt = 0.5 * (least + math.sqrt(least * least + 4.0)), 0
+    while True:
+        attempt += 1
         first, second = word_pair(key, d, n, attempt, 0)
         normal = least - math.log(to_unit(first)) / rate
         if math.log(to_unit(second)) < -0.5 * (normal - rate) ** 2:
             return normal
-    return least
 
 
 @jit
 def sign_rows(lo, hi, problem, level, key, first):
     """Draw the normal values whose signs are seen as 0 or 1; see ``Kernels.draw_signs``."""
     n_samples = problem.seen.shape[1]
-    fit = np.empty(n_samples)
+    fit, words = np.empty(n_samples), np.empty((2, first + n_samples), np.uint64)
     for d in range(lo, hi):
         _fit(d, problem, fit)
+        fill_words(key, d, words[0], words[1])
         spread = 1.0 / math.sqrt(problem.noise_precision[d])
         for n in range(n_samples):
             if _missing(problem, d, n):
                 continue
             side = 1.0 if problem.seen[d, n] > 0.5 else -1.0
-            beyond = draw_beyond(-side * (fit[n] + level[d]) / spread, key, np.uint64(d), np.uint64(first + n))
+            least = -side * (fit[n] + level[d]) / spread
+            beyond = normal_from(words[1, first + n], key, d, first + n, 1)
+            if beyond <= least:
+                beyond = normal_from(words[0, first + n], key, d, first + n, 0)
+            if least >= 0.5:
+                beyond = _beyond_far(least, key, np.uint64(d), np.uint64(first + n))
+            elif beyond <= least:
+                beyond = _beyond_near(least, key, np.uint64(d), np.uint64(first + n))
             problem.values[d, n] = fit[n] + side * spread * beyond

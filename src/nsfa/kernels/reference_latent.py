@@ -9,11 +9,9 @@ import numpy as np
 from nsfa.kernels.reference_moves import gamma_draw
 from nsfa.kernels.streams import (
     EASY_RATE,
-    LARGE_STRETCH,
-    MOST_TRIES,
     NEWTON_STEPS,
-    SMALL_STRETCH,
     STRETCH_COLUMN,
+    STRETCH_STEP,
     WIDER,
     normals_from,
     to_unit,
@@ -87,11 +85,10 @@ def draw_rates(problem: Hidden, level: Floats, exposure: Floats, prior: Floats, 
 def _stretch_step(
     y: Floats, mean: Floats, values: Floats, raised: Floats, tau: float, prior: Floats, key: int, d: int
 ) -> float:
-    """By how much log ψ moves, 0 if the step is refused: the values' distances from their means move with √ψ."""
+    """By how much log ψ moves, 0 if refused or not tried: values' distances from their means move with √ψ."""
     u, normal = _numbers(key, d, STRETCH_COLUMN, 0, 1)
-    coin = _numbers(key, d, STRETCH_COLUMN + 1, 0, 1)[0]
-    step = float((SMALL_STRETCH if coin < 0.5 else LARGE_STRETCH) * normal)
-    if abs(step) > 5:
+    step = STRETCH_STEP * normal
+    if _numbers(key, d, STRETCH_COLUMN + 1, 0, 1)[0] < 0.75:
         return 0.0
 
     def height(log_noise: float) -> float:
@@ -102,26 +99,22 @@ def _stretch_step(
 
 
 def _rate(y: float, mean: float, tau: float, level: float, now: float, key: int, d: int, n: int) -> float:
-    if y == 0 and mean + level + 0.5 / tau < EASY_RATE:
-        for attempt in range(1, MOST_TRIES):
-            u, normal = _numbers(key, d, n, attempt - 1, attempt)
-            at = mean + normal / np.sqrt(tau)
-            if u < np.exp(-np.exp(at + level)):
-                return float(at)
-        return now
-
     def target(at: float) -> float:
         return float(y * at - np.exp(at + level) - 0.5 * tau * (at - mean) ** 2)
 
+    u, normal = _numbers(key, d, n, 0, 1)
+    if y == 0 and mean + level + 0.5 / tau < EASY_RATE:
+        new = mean + normal / np.sqrt(tau)
+        return float(new) if np.log(u) < np.exp(now + level) - np.exp(new + level) else now
     if y > 0:
         centre = (tau * mean + y * (np.log(y) - level)) / (tau + y)
     else:
         centre = min(mean, np.log(1.0 + tau * max(mean + level, 0.0)) - level)
+    rate = 0.0
     for _ in range(NEWTON_STEPS):
         rate = np.exp(centre + level)
         centre += (y - rate - tau * (centre - mean)) / (tau + rate)
-    precision = WIDER * (tau + np.exp(centre + level))
-    u, normal = _numbers(key, d, n, 0, 1)
+    precision = WIDER * (tau + rate)
     new = centre + normal / np.sqrt(precision)
     ratio = target(new) - target(now) + 0.5 * precision * ((new - centre) ** 2 - (now - centre) ** 2)
     return float(new) if np.log(u) < ratio else now
@@ -143,13 +136,17 @@ def draw_signs(problem: Hidden, level: Floats, key: int, first: int = 0) -> None
 
 
 def _beyond(least: float, key: int, d: int, n: int) -> float:
-    rate = 0.5 * (least + np.sqrt(least * least + 4.0))
-    attempt = 0
+    rate, attempt = 0.5 * (least + np.sqrt(least * least + 4.0)), 0 if least < 0.5 else 1
     while True:
         if least < 0.5:
-            normal = _numbers(key, d, n, attempt, attempt + 1)[1]
-            if normal > least:
-                return normal
+            normals = [_numbers(key, d, n, attempt, attempt + 1)[1]]
+            if attempt == 0:
+                # the first word is not needed otherwise
+                word = words(key, np.array([d]), np.array([n]))[0]
+                normals.append(float(normals_from(word, key, np.array([d]), np.array([n]), 0)[0]))
+            for normal in normals:
+                if normal > least:
+                    return normal
         else:
             u, v = (float(to_unit(w)[0]) for w in words(key, np.array([d]), np.array([n]), attempt))
             normal = least - np.log(u) / rate
