@@ -65,16 +65,13 @@ RUNS = {
     "bfrm": ("bfrm", {}),
     # values are drawn last, and act on the sweep after
     "robust": ("nsfa", {"noise": "robust", "repeat": 2, "without": PAIRED}),
-    "robust, absolute slab": ("afa", {"noise": "robust", "repeat": 2, "priors": geweke.ABSOLUTE}),
     "robust marginal": ("nsfa", {"noise": "robust", "repeat": 2, "without": ALONE}),
-    "robust doublet": ("nsfa", {"noise": "robust", "repeat": 2, "without": DOUBLET}),
-    "robust split": ("nsfa", {"noise": "robust", "repeat": 2, "without": ("update_births",)}),
+    "robust doublet": ("nsfa", {"noise": "robust", "repeat": 2, "without": DOUBLET, "priors": geweke.ABSOLUTE}),
     "counts": ("nsfa", {"likelihood": "counts", "repeat": 2, "without": MEANS}),
     "counts, noise with the values": (
         "nsfa",
         {"likelihood": "counts", "repeat": 2, "without": (*MEANS, *ALONE, "update_marginal")},
     ),
-    "binary": ("nsfa", {"likelihood": "binary", "repeat": 2, "without": MEANS}),
     "binary, dense": ("afa", {"likelihood": "binary", "repeat": 2, "without": MEANS}),
 }
 
