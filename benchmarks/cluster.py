@@ -89,7 +89,7 @@ def sweep(client: Any, limit: int, folder: Path, n_samples: int) -> None:
     data = observe_blocks(client, read_lazily(folder / "table.zarr", samples_in_rows=True).X)
     print(f"read, centred and kept in {time.perf_counter() - started:.1f} s")
     spec = preset("sfa", n_components=FACTORS)
-    chain = Chain(open_samples(data, threads=2), spec, chain_generator(0, 0), tune=SWEEPS)
+    chain = Chain(open_samples(data, spec, threads=2), spec, chain_generator(0, 0), tune=SWEEPS)
     spent = np.median([seconds(chain.sweep) for _ in range(SWEEPS)])
     print(f"{spent:.2f} s per sweep, K = {chain.state.n_factors}, {SWEEPS} sweeps")
     print("workers' height", [f"{value / 1e6:.0f} MB" for value in client.run(height).values()])

@@ -16,9 +16,10 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from nsfa.datasets import fetch_breast, fetch_prostate
 from nsfa.metrics import match_factors
 
 SHAPES = ((100, 100), (1000, 50), (2500, 20), (2500, 108), (500, 1000), (12558, 108))
+DISCRETE = ((500, 1000), (1000, 100))
 PLANTED = 10
 FOUND = 0.9
 
@@ -37,13 +39,14 @@ FOUND = 0.9
 class Control(NamedTuple):
     """A table (samples × genes), its true loadings (genes × factors) if one can tell, and how many factors it has.
 
-    Scores (samples × factors) where they were planted.
+    Scores (samples × factors) where they were planted, and settings of the fit beside the default ones.
     """
 
     X: np.ndarray
     loadings: np.ndarray | None
     n_factors: int
     scores: np.ndarray | None = None
+    settings: Mapping[str, object] = MappingProxyType({})
 
 
 def noise(shape: tuple[int, int], seed: int, degrees: float = np.inf) -> Control:
@@ -54,16 +57,59 @@ def noise(shape: tuple[int, int], seed: int, degrees: float = np.inf) -> Control
     return Control(X, np.zeros((shape[0], 0)), 0)
 
 
-def planted(shape: tuple[int, int], seed: int) -> Control:
-    """Ten factors, each on a twentieth of the genes, but ten at least; loadings and noise of variance one."""
+def planted(shape: tuple[int, int], seed: int, degrees: float = np.inf) -> Control:
+    """Ten factors, each on a twentieth of the genes, but ten at least; loadings of variance one, noise as above."""
     rng = np.random.default_rng([seed, *shape, 1])
+    loadings, scores = _factors(shape, rng)
+    size = shape[::-1]
+    error = rng.standard_normal(size) if np.isinf(degrees) else rng.standard_t(degrees, size)
+    return Control(scores @ loadings.T + error, loadings, PLANTED, scores)
+
+
+def _factors(shape: tuple[int, int], rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Loadings and scores of ten factors."""
     n_genes, n_samples = shape
     loadings = np.zeros((n_genes, PLANTED))
     for k in range(PLANTED):
         own = rng.choice(n_genes, max(n_genes // 20, 10), replace=False)
         loadings[own, k] = rng.standard_normal(len(own))
-    scores = rng.standard_normal((n_samples, PLANTED))
-    return Control(scores @ loadings.T + rng.standard_normal((n_samples, n_genes)), loadings, PLANTED, scores)
+    return loadings, rng.standard_normal((n_samples, PLANTED))
+
+
+def robust(control: Control) -> Control:
+    """The same, fitted with robust noise."""
+    return control._replace(settings={"noise": "robust"})
+
+
+def half_zeros(shape: tuple[int, int], seed: int) -> Control:
+    """Noise of which 70 % are exactly zero."""
+    rng = np.random.default_rng([seed, *shape, 2])
+    X = rng.standard_normal(shape[::-1]) * (rng.random(shape[::-1]) < 0.3)
+    return Control(X, np.zeros((shape[0], 0)), 0, settings={"noise": "robust"})
+
+
+def counts(
+    shape: tuple[int, int], seed: int, factors: bool, mean: float = 0.5, spread: float = 0.3, depth: float = 0.3
+) -> Control:
+    """Poisson counts: genes' levels, samples' depths and over-dispersion are lognormal; ten factors or none."""
+    rng = np.random.default_rng([seed, *shape, 3])
+    loadings, scores = _factors(shape, rng)
+    loadings = 0.7 * loadings if factors else loadings[:, :0]
+    log_rate = (scores @ loadings.T if factors else 0.0) + 0.5 * rng.standard_normal(shape[0])
+    log_rate = log_rate + depth * rng.standard_normal((shape[1], 1)) + spread * rng.standard_normal(shape[::-1])
+    log_rate += np.log(mean / np.exp(log_rate).mean())
+    X = rng.poisson(np.exp(log_rate)).astype(float)
+    return Control(X, loadings, PLANTED * factors, scores, {"likelihood": "counts"})
+
+
+def binary(shape: tuple[int, int], seed: int, factors: bool) -> Control:
+    """Zeros and ones by a probit; ten factors or none."""
+    rng = np.random.default_rng([seed, *shape, 4])
+    loadings, scores = _factors(shape, rng)
+    loadings = 0.7 * loadings if factors else loadings[:, :0]
+    values = rng.standard_normal(shape[::-1]) + 0.5 * rng.standard_normal(shape[0])
+    X = (values + (scores @ loadings.T if factors else 0.0) > 0).astype(float)
+    return Control(X, loadings, PLANTED * factors, scores, {"likelihood": "binary"})
 
 
 def dense(shape: tuple[int, int], seed: int, n_factors: int = 20) -> Control:
@@ -117,6 +163,19 @@ def tables(seed: int) -> Iterator[tuple[str, Callable[[], Control]]]:
         yield f"noise {size}", lambda shape=shape: noise(shape, seed)
         yield f"t noise {size}", lambda shape=shape: noise(shape, seed, degrees=4.0)
         yield f"planted {size}", lambda shape=shape: planted(shape, seed)
+        yield f"robust noise {size}", lambda shape=shape: robust(noise(shape, seed))
+        yield f"robust t noise {size}", lambda shape=shape: robust(noise(shape, seed, degrees=4.0))
+        yield f"robust t planted {size}", lambda shape=shape: robust(planted(shape, seed, degrees=4.0))
+        yield f"robust zeros {size}", lambda shape=shape: half_zeros(shape, seed)
+    for shape in DISCRETE:
+        size = f"{shape[0]} × {shape[1]}"
+        yield f"counts noise {size}", lambda shape=shape: counts(shape, seed, factors=False)
+        yield f"counts over-dispersed {size}", lambda shape=shape: counts(shape, seed, factors=False, spread=1.0)
+        yield f"counts sparse {size}", lambda shape=shape: counts(shape, seed, factors=False, mean=0.05)
+        yield f"counts planted {size}", lambda shape=shape: counts(shape, seed, factors=True)
+        yield f"binary noise {size}", lambda shape=shape: binary(shape, seed, factors=False)
+        yield f"binary planted {size}", lambda shape=shape: binary(shape, seed, factors=True)
+    yield "robust shuffled prostate 12558 × 108", lambda: robust(shuffled(fetch_prostate().X, seed))
     yield "shuffled breast 226 × 251", lambda: shuffled(fetch_breast().X, seed)
     yield "shuffled prostate 12558 × 108", lambda: shuffled(fetch_prostate().X, seed)
     yield "rank 20 prostate 12558 × 108", lambda: low_rank(fetch_prostate().X, seed)
@@ -127,7 +186,7 @@ def row(name: str, control: Control, seed: int, **settings: object) -> dict[str,
     started = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        posterior = NSFA(random_state=seed, **settings).fit(control.X).posterior_
+        posterior = NSFA(random_state=seed, **control.settings, **settings).fit(control.X).posterior_
     consensus = posterior.consensus()
     found = posterior.diagnostics()
     substantial = posterior.n_substantial.mean(axis=1)
@@ -155,7 +214,8 @@ def row(name: str, control: Control, seed: int, **settings: object) -> dict[str,
             cosines = np.abs(match_factors(control.loadings, consensus.loadings[:, large])[2])
             hits = int((cosines > FOUND).sum())
             out["least cosine"] = round(float(cosines.min()), 3)
-            out["ceiling"] = round(float(ceiling(*control[:2], control.scores).min()), 3)
+            if not control.settings:
+                out["ceiling"] = round(float(ceiling(*control[:2], control.scores).min()), 3)
         # in a table of nothing, factors of any size are false
         out["false"] = (len(large) if control.n_factors else consensus.n_factors) - hits
         out["missed"] = control.n_factors - hits

@@ -22,11 +22,11 @@ from nsfa import schedule
 from nsfa.arrays import to_host
 from nsfa.data import Observed, observe
 from nsfa.kernels import get_kernels
+from nsfa.latent_samples import samples_of
 from nsfa.model import Gamma, Priors, preset
 from nsfa.model.joint import log_prior
-from nsfa.model.simulate import Simulated, simulate_data, simulate_state
+from nsfa.model.simulate import Simulated, simulate_data, simulate_outliers, simulate_seen, simulate_state
 from nsfa.passing import ObservedTable, PassingSamples
-from nsfa.samples import Samples
 
 N_FEATURES, N_SAMPLES = 5, 4
 SEED = int(os.environ.get("NSFA_TEST_SEED", "20110"))
@@ -43,7 +43,12 @@ PRIORS = Priors(
     reliability=0.6,
     sparsity=(4.0, 0.4),
     urn=Gamma(3.0, 2.0),
+    outlier_scales=(2.0, 9.0, 50.0),
+    outlier_shares=(4.0, 1.5, 2.0, 1.0),
 )
+# what counts' log rates, and the values behind zeros and ones, are raised by
+LEVEL, EXPOSURE = np.array([0.3, -1.0, 0.5, -0.4, 0.0]), np.array([0.2, -0.5, 0.4, 0.0])
+SPREAD = 0.6
 # loadings in the features' own units, and means that are held
 ABSOLUTE = replace(PRIORS, relative=False, intercept=False)
 
@@ -80,6 +85,11 @@ def statistics(state, samples, spec) -> dict[str, float]:
     if state.sparsity is not None:
         out["log rho"] = np.log(state.sparsity).mean()
         out["rho usage"] = (state.sparsity * state.usage).sum()
+    if state.outlier_share is not None:
+        for j, share in enumerate(state.outlier_share):
+            out[f"log share {j}"], out[f"outliers {j}"] = np.log(share), state.outlier_number[j]
+        out["deviations"] = np.log1p(state.noise_precision @ state.outlier_weight[1])
+        out["deviations of one"] = np.tanh(state.noise_precision[1] * state.outlier_weight[1, 1])
     if cluster is not None:
         out["clusters"] = len(np.unique(cluster))
         out["log urn"] = np.log(state.urn_concentration)
@@ -161,7 +171,9 @@ def run(
     spec = preset(name, **changes)
     rng = np.random.default_rng(seed)
     drawn = [simulate_state(spec, N_FEATURES, N_SAMPLES, rng) for _ in range(2 * sweeps)]
-    weight = np.ones(len(drawn))
+    weight, holes = np.ones(len(drawn)), mask(missing and not sparse and kind is None)
+    for one in drawn if spec.noise == "robust" else ():
+        simulate_outliers(one.state, spec, ~holes.T, rng)
     if known is not None:
         drawn, weight = _tilted(drawn, known, spec, rng)
     prior = [statistics(one.state, one, spec) for one in drawn]
@@ -172,7 +184,6 @@ def run(
             return simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
         return copy.deepcopy(drawn[rng.choice(len(drawn), p=weight / weight.sum())])
 
-    holes = mask(missing and not sparse and kind is None)
     chains = [
         _successive(spec, holes, start(), rng, without, repeat, sparse, kind) for _ in range(sweeps // CHAIN_LENGTH)
     ]
@@ -229,13 +240,33 @@ def _renew(data: Observed, values: np.ndarray) -> None:
     data.__dict__.pop("total", None)
 
 
+def _see(samples, state, spec, values, seen, rng) -> None:
+    """What is seen of the values, anew: outliers with their deviations, counts, zeros and ones."""
+    if spec.noise == "robust":
+        values = values + simulate_outliers(state, spec, seen, rng)
+    level = LEVEL[:, None]
+    if spec.likelihood == "counts":
+        samples.exposure = EXPOSURE + SPREAD * rng.standard_normal(len(EXPOSURE))
+        level = level + samples.exposure
+    samples.seen[:] = np.where(seen, simulate_seen(values, spec, level, rng), 0.0)
+
+
 def _successive(spec, holes, start, rng, without, repeat, sparse, kind) -> list[dict[str, float]]:
     """Statistics of one chain after its first quarter, started from the prior."""
     state, scores, cluster = start
     values = simulate_data(state, scores, rng)
     table = np.where(holes, np.nan, values.T)
-    data = _sparse_table(values) if sparse else observe(table, scale=None, center=False)
-    samples = Samples(data, get_kernels()) if kind is None else kind(data)
+    if spec.likelihood == "gaussian":
+        data = _sparse_table(values) if sparse else observe(table, scale=None, center=False)
+    else:
+        data = replace(
+            observe(np.abs(table), scale=None, center=False),
+            center=LEVEL,
+            likelihood=spec.likelihood,
+            exposure=EXPOSURE,
+            exposure_spread=SPREAD,
+        )
+    samples = samples_of(data, spec, get_kernels()) if kind is None else kind(data)
     samples.set_scores(scores)
     samples.cluster, state = cluster, samples.place(state)
     moves = schedule.build(spec, N_FEATURES, samples.can).moves
@@ -245,10 +276,13 @@ def _successive(spec, holes, start, rng, without, repeat, sparse, kind) -> list[
             # the prior is flat: wherever an intercept is, all else has the same distribution
             state.intercept[:] = 0.0
         scores = samples.scores
-        _renew(data, simulate_data(state.on_host(), scores, rng))
+        values = simulate_data(state.on_host(), scores, rng)
+        _renew(samples.data if kind is None else data, values)
         if kind is not None:
             samples = kind(data)
             samples.set_scores(scores)
+        if spec.latent:
+            _see(samples, state, spec, values, ~holes.T, rng)
         samples.refresh(state)
         for move in repeat * tuple(move for move in moves if move.update.__name__ not in without):
             move.update(state, samples, spec, rng)

@@ -66,4 +66,4 @@ def test_tables_are_what_they_say(rng):
     dense = controls.low_rank(rng.normal(size=(30, 50)), 0, rank=5)
     assert dense.X.shape == (30, 50) and dense.n_factors == 5
     names = [name for name, _ in controls.tables(0)]
-    assert len(names) == len(set(names)) == 21
+    assert len(names) == len(set(names)) == 58

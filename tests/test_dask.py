@@ -53,7 +53,8 @@ def client():
 
 
 def chain_of(data, **settings):
-    return Chain(open_samples(data), preset("nsfa"), chain_generator(1, 0), **{"start": 5, "tune": 40, **settings})
+    spec = preset("nsfa")
+    return Chain(open_samples(data, spec), spec, chain_generator(1, 0), **{"start": 5, "tune": 40, **settings})
 
 
 def swept(data, sweeps=12, before=None):
@@ -279,6 +280,8 @@ def test_sparse_blocks_are_fitted_as_dense_ones(table, client):
         (SFA(2), lambda X: X[:, 0], "2-D"),
         (SFA(2), lambda X: X[:, :1], "at least 2"),
         (BFRM(2), lambda X: X, "clustered"),
+        (SFA(2, noise="robust"), lambda X: X, "Gaussian noise and likelihood. Got noise='robust'"),
+        (SFA(2, likelihood="counts"), lambda X: X, "Got likelihood='counts'; use a table in memory"),
         (SFA(2, backend="gpu"), lambda X: X, "backend='cpu'"),
         (SFA(2, scale="rows"), lambda X: X, "scale must be"),
     ],

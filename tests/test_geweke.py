@@ -20,6 +20,9 @@ DOUBLET = ("update_marginal", "update_tilt_buffet", "update_rotation_buffet", "u
 TILT = ("update_marginal", "update_rotation_buffet", "update_doublet", *ALONE)
 ROTATION = ("update_marginal", "update_tilt_buffet", "update_doublet", *ALONE)
 
+# of counts and of zeros and ones the means are not a matter of where the scale begins
+MEANS = ("update_mean_scores", "update_intercept")
+
 # the paper's moves, scale and shear, and rows with the scores integrated out
 PLAIN = {"sweep": "collapsed", "noise": "shared", "without": PAIRED}
 
@@ -60,6 +63,16 @@ RUNS = {
     "afa, means": ("afa", {"repeat": 2}),
     "fok": ("fok", {"noise": "isotropic"}),
     "bfrm": ("bfrm", {}),
+    # values are drawn last, and act on the sweep after
+    "robust": ("nsfa", {"noise": "robust", "repeat": 2, "without": PAIRED}),
+    "robust marginal": ("nsfa", {"noise": "robust", "repeat": 2, "without": ALONE}),
+    "robust doublet": ("nsfa", {"noise": "robust", "repeat": 2, "without": DOUBLET, "priors": geweke.ABSOLUTE}),
+    "counts": ("nsfa", {"likelihood": "counts", "repeat": 2, "without": MEANS}),
+    "counts, noise with the values": (
+        "nsfa",
+        {"likelihood": "counts", "repeat": 2, "without": (*MEANS, *ALONE, "update_marginal")},
+    ),
+    "binary, dense": ("afa", {"likelihood": "binary", "repeat": 2, "without": MEANS}),
 }
 
 

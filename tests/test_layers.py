@@ -12,12 +12,13 @@ SOURCE = Path(__file__).parent.parent / "src"
 LAYERS = """
     version arrays atomic
     kernels table
-    columns
+    columns discrete
     data state units
     samples
     passing
     gpu_samples
     model
+    latent_samples
     moves metrics filling counts matching annotations
     schedule blocks
     draw length

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import geweke
+from nsfa import latent_samples
 from nsfa.data import no_holes
 from nsfa.kernels import sample_kernels
 from nsfa.kernels.numba_cpu import NumbaKernels
@@ -28,7 +29,7 @@ from nsfa.moves import (
 )
 from nsfa.samples import Samples
 from nsfa.state import State
-from test_geweke import ALONE, BOUND, DOUBLET, KNOWN, PLAIN, ROTATION, SWEEPS, TILT, WITH_KNOWLEDGE, many_tilts
+from test_geweke import ALONE, BOUND, DOUBLET, KNOWN, PLAIN, ROTATION, RUNS, SWEEPS, TILT, WITH_KNOWLEDGE, many_tilts
 
 
 def half_forgotten_in_noise(patch):
@@ -171,7 +172,9 @@ def marginal_sweep_with_one_row_more(patch):
 def marginal_noise_rate_read_as_scale(patch):
     right = marginal.Marginal
     patch.setattr(
-        marginal, "Marginal", lambda **k: right(**{**k, "noise_prior": (k["noise_prior"][0], 1 / k["noise_prior"][1])})
+        marginal,
+        "Marginal",
+        lambda **k: right(**{**k, "noise_prior": np.stack([k["noise_prior"][0], 1 / k["noise_prior"][1]])}),
     )
 
 
@@ -293,7 +296,61 @@ def forgetful(state):
     return Forgetful()
 
 
+def outliers_forgotten_where_scores_are_integrated_out(patch):
+    right = marginal.noise_prior
+
+    def wrong(state, spec):
+        return right(state, spec) - 0.5 * state.outlier_weight
+
+    patch.setattr(marginal, "noise_prior", wrong)
+
+
+def outliers_by_scale_alone(patch):
+    right = NumbaKernels.draw_outliers
+    patch.setattr(
+        NumbaKernels,
+        "draw_outliers",
+        lambda self, problem, shares, *rest: right(self, problem, np.full_like(shares, 1 / len(shares)), *rest),
+    )
+
+
+def shares_of_outliers_without_their_prior(patch):
+    right = latent_samples.draw_shares
+    prior = np.array(geweke.PRIORS.outlier_shares)
+    patch.setattr(latent_samples, "draw_shares", lambda rng, weight: right(rng, weight - 0.8 * prior))
+
+
+def log_rates_with_half_the_noise(patch):
+    right = NumbaKernels.draw_rates
+
+    def wrong(self, problem, *rest):
+        return 0.25 * right(self, problem._replace(noise_precision=4 * problem.noise_precision), *rest)
+
+    patch.setattr(NumbaKernels, "draw_rates", wrong)
+
+
+def noise_of_counts_without_its_prior(patch):
+    right = NumbaKernels.draw_rates
+
+    def wrong(self, problem, level, exposure, prior, *rest):
+        return right(self, problem, level, exposure, prior * [[1.0], [0.1]], *rest)
+
+    patch.setattr(NumbaKernels, "draw_rates", wrong)
+
+
+def signs_of_values_with_twice_the_noise(patch):
+    right = NumbaKernels.draw_signs
+
+    def wrong(self, problem, *rest):
+        right(self, problem._replace(noise_precision=0.25 * problem.noise_precision), *rest)
+
+    patch.setattr(NumbaKernels, "draw_signs", wrong)
+
+
 NSFA = ("nsfa", PLAIN)
+ROBUST, COUNTS, STRETCHED, BINARY = (
+    RUNS[run] for run in ("robust", "counts", "counts, noise with the values", "binary, dense")
+)
 MARGINAL = ("nsfa", {"noise": "shared", "without": ALONE})
 SPLIT = ("nsfa", {"without": ("update_births",)})
 DOUBLETS = ("nsfa", {"noise": "shared", "without": DOUBLET})
@@ -347,6 +404,12 @@ MUTANTS = [
         for kind in ("collapsed", "marginal", "tilt", "rotation")
     ),
     (what_is_known_is_forgotten_by_independent_rows, *with_known("nsfa parallel")),
+    (outliers_forgotten_where_scores_are_integrated_out, *RUNS["robust marginal"]),
+    (outliers_by_scale_alone, *ROBUST),
+    (shares_of_outliers_without_their_prior, *ROBUST),
+    (log_rates_with_half_the_noise, *COUNTS),
+    (noise_of_counts_without_its_prior, *STRETCHED),
+    (signs_of_values_with_twice_the_noise, *BINARY),
     (indicator_forgotten_in_sparsity, "bfrm", {}),
     (urn_concentration_without_its_mixture, "bfrm", {}),
 ]

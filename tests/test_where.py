@@ -56,13 +56,13 @@ def test_the_backend_does_not_change_draws_on_the_cpu(table):
 
 
 def test_kernels_by_name_stay_at_hand(table):
-    data = observe(table)
-    assert type(open_samples(data).kernels) is type(open_samples(data, "numba").kernels) is NumbaKernels
-    assert type(open_samples(data, "reference").kernels) is ReferenceKernels
-    drawn = sample(data, preset("nsfa"), chains=1, length=Length(2, 2), seed=0, backend="reference")
+    data, spec = observe(table), preset("nsfa")
+    assert type(open_samples(data, spec).kernels) is type(open_samples(data, spec, "numba").kernels) is NumbaKernels
+    assert type(open_samples(data, spec, "reference").kernels) is ReferenceKernels
+    drawn = sample(data, spec, chains=1, length=Length(2, 2), seed=0, backend="reference")
     assert len(drawn[0].draws) == 2
     check_backend("auto", True)
-    assert resolve_backend("auto", data, preset("nsfa")) in ("cpu", "gpu")
+    assert resolve_backend("auto", data, spec) in ("cpu", "gpu")
 
 
 def test_a_store_keeps_the_backend_and_those_of_earlier_versions_go_on(table, tmp_path):
@@ -75,3 +75,13 @@ def test_a_store_keeps_the_backend_and_those_of_earlier_versions_go_on(table, tm
     tree["backend"] = "numba"
     header.write_text(json.dumps({**tree, "checksum": _checksum(tree)}))
     assert len(nsfa.resume(path, draws=2).chains[0]) == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"), [({"noise": "robust"}, "noise='robust'"), ({"likelihood": "binary"}, "likelihood='binary'")]
+)
+def test_the_gpu_refuses_values_that_are_drawn(settings, words, table, tmp_path):
+    expected = f"backend='gpu' is for Gaussian noise and likelihood. Got {words}; use backend='cpu'."
+    with pytest.raises(ValueError, match=expected):
+        NSFA(**SHORT, **settings, backend="gpu").fit((table > 0).astype(float), store=tmp_path / "draws")
+    assert not (tmp_path / "draws").exists()

@@ -8,6 +8,7 @@ from nsfa.data import Observed
 from nsfa.gpu_samples import gpu_samples
 from nsfa.kernels import get_kernels
 from nsfa.kernels.device import gpu_missing
+from nsfa.latent_samples import samples_of
 from nsfa.model.spec import ModelSpec
 from nsfa.passing import PassingSamples
 from nsfa.samples import Samples
@@ -46,6 +47,8 @@ def no_gpu_for(data: Observed, spec: ModelSpec) -> str | None:
     """Why a table or a model cannot be on a GPU, or None."""
     if data.elsewhere:
         return "Tables in blocks need backend='cpu' or 'auto'. Got 'gpu'; leave it out."
+    if spec.latent:
+        return f"backend='gpu' is for Gaussian noise and likelihood. Got {spec.latent_setting}; use backend='cpu'."
     if not data.complete:
         return "backend='gpu' needs a table without missing entries. Got some; use backend='cpu'."
     if spec.scores != "gaussian" or spec.precision == "element" or spec.pattern == "two-level":
@@ -55,8 +58,10 @@ def no_gpu_for(data: Observed, spec: ModelSpec) -> str | None:
     return None
 
 
-def open_samples(data: Observed, backend: str = "cpu", tf32: bool = False, threads: int = 1) -> Samples:
-    """The samples of a chain over ``data``, on a backend that ``resolve_backend`` gave.
+def open_samples(
+    data: Observed, spec: ModelSpec, backend: str = "cpu", tf32: bool = False, threads: int = 1
+) -> Samples:
+    """The samples of a chain over ``data``, as the model sees them, on a backend that ``resolve_backend`` gave.
 
     Beside these it takes the names of kernels, "numba" and "reference": what tests and earlier stores call the CPU.
     """
@@ -64,4 +69,4 @@ def open_samples(data: Observed, backend: str = "cpu", tf32: bool = False, threa
         return PassingSamples(data.values.table, get_kernels("numba", threads))
     if backend == "gpu":
         return gpu_samples(data, tf32, threads)
-    return Samples(data, get_kernels("numba" if backend == "cpu" else backend, threads))
+    return samples_of(data, spec, get_kernels("numba" if backend == "cpu" else backend, threads))

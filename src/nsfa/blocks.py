@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Floats
 from nsfa.counts import core_count
-from nsfa.data import Elsewhere, Observed, centring, check_settings, no_holes, observe
+from nsfa.data import Elsewhere, Observed, centring, check_settings, no_holes, observe, observe_discrete
 from nsfa.kernels import dask_blocks as cluster
 from nsfa.kernels import get_kernels
 from nsfa.model.spec import ModelSpec
@@ -203,12 +203,14 @@ def in_blocks(X: Any) -> Named | None:
 
 
 @contextmanager
-def opened(X: Any, spec: ModelSpec, scale: str | None, dtype: str) -> Iterator[Observed]:
-    """``observe`` for any table: of one in blocks the values are on workers, and stay there until this ends."""
+def opened(X: Any, spec: ModelSpec, scale: str | None, dtype: str, size_factors: Any = "total") -> Iterator[Observed]:
+    """Any table as the model takes it: of one in blocks the values are on workers, and stay there until this ends."""
     named = in_blocks(X)
     if named is None:
-        yield observe(X, scale, dtype=dtype)
+        gaussian = spec.likelihood == "gaussian"
+        yield observe(X, scale, dtype=dtype) if gaussian else observe_discrete(X, spec.likelihood, size_factors, dtype)
         return
+    no_blocks_for(spec)
     if spec.scores != "gaussian":
         raise ValueError(
             f"Tables in blocks are for models with normal scores. Got {spec.name}, whose scores are clustered; "
@@ -221,6 +223,14 @@ def opened(X: Any, spec: ModelSpec, scale: str | None, dtype: str) -> Iterator[O
         finally:
             data.values.table.close()
             data.values.table = None
+
+
+def no_blocks_for(spec: ModelSpec) -> None:
+    """Raise ValueError about a model whose Gaussian values are drawn: these stay with a table in memory."""
+    if spec.latent:
+        raise ValueError(
+            f"Tables in blocks are for Gaussian noise and likelihood. Got {spec.latent_setting}; use a table in memory."
+        )
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,7 +99,7 @@ class Chain:
             condense(self.state, self.samples, self.spec)
         if schedule.prunes(self.number, plan.tune, plan.annealed, self.spec):
             prune(self.state, self.samples, self.spec)
-        if not plan.collapses and schedule.simplifies(self.number, plan.tune, self.spec):
+        if plan.simplifies and schedule.simplifies(self.number, plan.tune, self.spec):
             if self.spec.n_components is None and 2 * self.number <= plan.tune and "whole" in self.samples.can:
                 add_directions(self.state, self.samples, self.rng)
             simplify(self.state, self.samples, self.spec)
@@ -123,6 +124,8 @@ class Chain:
         """Log likelihood and log prior density of the current state."""
         state, samples = self.state, self.samples
         likelihood = log_likelihood(state.noise_precision, samples.count, samples.residuals(state))
+        if "latent" in samples.can:
+            likelihood += samples.log_seen()
         return likelihood, sum(log_prior(state, samples, self.spec).values())
 
     def draw(self, births: Info, seconds: float) -> Draw:
@@ -139,7 +142,15 @@ class Chain:
         }
         scalars.update({accepted_share(name): a / max(n, 1) for name, (a, n) in self.reports.items()})
         clustered = self.samples.cluster is not None
-        return record(self.state.on_host(), scalars, self.samples.scores if clustered else None)
+        drawn = record(self.state.on_host(), scalars, self.samples.scores if clustered else None)
+        if "latent" not in self.samples.can:
+            return drawn
+        exposure = self.samples.exposure
+        return replace(
+            drawn,
+            drawn_scores=self.samples.scores.astype(np.float32),
+            exposure=None if exposure is None else exposure.astype(np.float32),
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """All that the next sweeps depend on, as plain values and arrays. Between sweeps only; nothing is copied."""

@@ -25,6 +25,7 @@ from nsfa.columns import (
     sparse_rows,
     sparse_values,
 )
+from nsfa.discrete import EXPOSURE_SPREAD, as_discrete, given_exposure, log_exposure, usual_level
 from nsfa.kernels import Holes
 from nsfa.table import (
     as_float_table,
@@ -76,6 +77,10 @@ class Observed:
     ``Elsewhere``. ``power`` (D,) is Σ_n y_dn² and ``count`` (D,) the number of observed entries. ``center`` and
     ``scale`` are per feature of the user's table (n_features,); ``kept`` (D,) are the positions of the
     modelled features in it.
+
+    Where the ``likelihood`` is not "gaussian", values are what was seen, counts or zeros and ones; ``center`` is what
+    the Gaussian values behind them are about, and ``exposure`` (N,) the log of how much of each sample was
+    counted, within a standard deviation of ``exposure_spread``.
     """
 
     values: Any
@@ -91,6 +96,9 @@ class Observed:
     n_features: int
     feature_names: tuple[str, ...] | None = None
     missing: Bools | None = field(default=None, repr=False)
+    likelihood: str = "gaussian"
+    exposure: Floats | None = None
+    exposure_spread: float = 0.0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -142,12 +150,17 @@ class Observed:
         """Whether this was made of the given dense table (samples, features): same holes, same values elsewhere."""
         if table.shape != (self.shape[1], self.n_features) or self.offset is not None or self.elsewhere:
             return False
+        if self.likelihood != "gaussian":
+            own = np.array(self.values.T) if self.missing is None else np.where(self.missing, np.nan, self.values).T
+            return np.array_equal(own, table[:, self.kept], equal_nan=True)
         scaled = ((table - self.center) / self.scale).T[self.kept]
         own = self.values if self.missing is None else np.where(self.missing, np.nan, self.values)
         return np.allclose(scaled, own, rtol=1e-6, atol=1e-6, equal_nan=True)
 
     def like(self, X: Any) -> Observed:
         """Another table with the same features, centred and scaled as this one was. Samples may be empty of values."""
+        if self.likelihood != "gaussian":
+            return self._like_discrete(X)
         if sp.issparse(X):
             return self._like_sparse(X)
         table = as_float_table(X)
@@ -156,6 +169,18 @@ class Observed:
         missing = np.isnan(table)
         values = np.ascontiguousarray((np.where(missing, 0.0, table - self.center) / self.scale).T[self.kept])
         return self._with_values(values, missing.T[self.kept])
+
+    def _like_discrete(self, X: Any) -> Observed:
+        table = as_discrete(X, self.likelihood, self.feature_names)
+        self._check_width(table.shape)
+        own = table[:, self.kept]
+        missing, exposure = np.isnan(own), None
+        if self.exposure is not None:
+            exposure = log_exposure(own, missing, np.exp(self.center[self.kept]))
+            # those that were not to differ do not
+            exposure = exposure if self.exposure.any() else np.zeros_like(exposure)
+        new = self._with_values(np.ascontiguousarray(np.where(missing, 0.0, own).T), missing.T)
+        return replace(new, exposure=exposure)
 
     def _like_sparse(self, table: Any) -> Observed:
         self._check_width(table.shape)
@@ -192,6 +217,10 @@ class Observed:
     def replace_values(self, values: Floats) -> None:
         """Overwrite dense values in place, keeping the pattern of holes (used when data are simulated anew)."""
         self.values[:] = values if self.missing is None else np.where(self.missing, 0.0, values)
+        self.values_changed()
+
+    def values_changed(self) -> None:
+        """Bring ``power`` and ``total`` up to dense values that were overwritten."""
         self.power[:] = power_of(self.values, None)
         self.__dict__.pop("total", None)
 
@@ -219,6 +248,53 @@ def check_settings(scale: Any, dtype: Any) -> None:
         raise ValueError(f"scale must be 'feature', 'global' or None. Got {scale!r}.")
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(f"dtype must be 'float64' or 'float32'. Got {dtype!r}.")
+
+
+def observe_discrete(X: Any, likelihood: str, size_factors: Any = "total", dtype: str = "float64") -> Observed:
+    """Check a samples × features table of counts or of zeros and ones, and prepare it for sampling.
+
+    As ``observe``, but values are kept as they are. ``size_factors`` of counts: "total" infers them, about what each
+    sample's counts in all are beside what is usual of its observed features; None takes all samples alike, and an array
+    (n_samples,) gives them.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be 'float64' or 'float32'. Got {dtype!r}.")
+    names = read_names(X)
+    table = as_discrete(X, likelihood, names)
+    check_shape(*table.shape)
+    missing = np.isnan(table)
+    check_observed(missing, names)
+    mean = np.nanmean(table, axis=0)
+    kept = _varying(np.nanstd(table, axis=0), np.ones(len(mean)), names)
+    own, gone = table[:, kept], missing[:, kept]
+    exposure, spread = np.zeros(len(table)), 0.0
+    if likelihood == "counts" and size_factors is not None:
+        if isinstance(size_factors, str) and size_factors == "total":
+            exposure, spread = log_exposure(own, gone, mean[kept]), EXPOSURE_SPREAD
+        else:
+            exposure = given_exposure(size_factors, len(table))
+    center = mean.copy()
+    center[kept] = usual_level(own, gone, likelihood, exposure)
+    values = np.ascontiguousarray(np.where(gone, 0.0, own).T, dtype=dtype)
+    distinct, pattern = _patterns(gone.T)
+    return Observed(
+        values=values,
+        offset=None,
+        power=power_of(values, None),
+        count=(~gone).sum(axis=0).astype(np.float64),
+        feature_holes=_holes(gone.T),
+        pattern=pattern,
+        pattern_holes=_holes(distinct),
+        center=center,
+        scale=np.ones(len(mean)),
+        kept=kept,
+        n_features=table.shape[1],
+        feature_names=names,
+        missing=np.ascontiguousarray(gone.T) if gone.any() else None,
+        likelihood=likelihood,
+        exposure=exposure if likelihood == "counts" else None,
+        exposure_spread=spread,
+    )
 
 
 def _scales(deviation: Floats, count: Floats, kept: Ints, scale: str | None) -> Floats:

@@ -32,7 +32,10 @@ class Draw:
     the active ones, row by row. They are single precision; in draws with more than 50,000 of them, 16-bit integers
     times the factor's ``step``, a rounding of at most 1/65,534 of the factor's largest loading; with more than 120,000,
     8-bit integers, at most 1/254: still far below posterior standard deviations. Scores are kept only where they cannot
-    be integrated out (Dirichlet-process scores), ``intercept`` (D,) where the features' means are drawn.
+    be integrated out (Dirichlet-process scores), ``intercept`` (D,) where the features' means are drawn. Where the
+    Gaussian values are, ``drawn_scores`` (N, K) are those they were drawn with; with robust noise ``outlier_share``
+    (J + 1,) are the shares of ordinary entries and of outliers of each scale, and of counts ``exposure`` (N,) is the
+    log of how much of each sample was counted.
     """
 
     shape: tuple[int, int]
@@ -44,6 +47,9 @@ class Draw:
     scalars: dict[str, float]
     scores: NDArray[np.float32] | None = None
     intercept: Floats | None = None
+    drawn_scores: NDArray[np.float32] | None = None
+    outlier_share: Floats | None = None
+    exposure: NDArray[np.float32] | None = None
 
     @property
     def n_factors(self) -> int:
@@ -83,6 +89,8 @@ def record(state: State, scalars: dict[str, float], scores: Floats | None = None
     every["n_factors"] = state.n_factors
     every["n_active"] = len(value)
     every.update(factor_counts(state.usage))
+    if state.outlier_share is not None:
+        every["outliers"] = float(1.0 - state.outlier_share[0])
     every["loading_power"] = float(np.vdot(state.loadings, state.loadings))
     every.update(_covariance(state.loadings))
     precision = state.loading_precision
@@ -97,6 +105,7 @@ def record(state: State, scalars: dict[str, float], scores: Floats | None = None
         scalars=every,
         scores=None if scores is None else scores.astype(np.float32),
         intercept=None if state.intercept is None else state.intercept.copy(),
+        outlier_share=None if state.outlier_share is None else state.outlier_share.copy(),
     )
 
 

@@ -40,7 +40,16 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """The model these parameters describe."""
         settings = {
             name: getattr(self, name)
-            for name in ("n_components", "concentration", "stickiness", "noise", "spike", "birth_scale", "sweep")
+            for name in (
+                "n_components",
+                "concentration",
+                "stickiness",
+                "noise",
+                "likelihood",
+                "spike",
+                "birth_scale",
+                "sweep",
+            )
             if hasattr(self, name)
         }
         return preset(self._model, priors=resolve_priors(self.prior), **settings)
@@ -72,7 +81,7 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """
         check_backend(self.backend, self.tf32)
         spec = self._spec()
-        with opened(X, spec, self.scale, self.dtype) as data:
+        with opened(X, spec, self.scale, self.dtype, self.size_factors) as data:
             validate_data(self, X, reset=True, skip_check_array=True)
             settings = self._settings(spec, data)
             self.backend_ = settings.backend
@@ -198,7 +207,14 @@ class NSFA(_BayesianModel):
     concentration, stickiness
         α and β of the process: a number, or "infer".
     noise
-        "diagonal", "isotropic", or "shared" (diagonal with a learned common rate).
+        "diagonal", "isotropic", "shared" (diagonal with a learned common rate), or "robust" (diagonal with outliers,
+        which ``posterior_.outliers()`` lists).
+    likelihood
+        "gaussian"; "counts" for whole numbers, Poisson given log rates that the factors explain; "binary" for zeros and
+        ones, probit. Loadings and noise of the last two are those of the log rates and of the probit's normal values.
+    size_factors
+        Of counts, how much of each sample was counted: "total" takes its counts in all, None takes all samples alike,
+        an array (n_samples,) gives them.
     scale
         Divide each feature by its standard deviation ("feature"), all by a common one ("global"), or not (None).
     prior
@@ -219,14 +235,15 @@ class NSFA(_BayesianModel):
         self, *, chains: int = 4, tune: int | None = None, draws: int = 500, thin: int | None = None,
         preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
-        scale: str | None = "feature", prior: Any = "default", spike: float = 0.1, birth_scale: float = 1.0,
-        sweep: str = "auto", dtype: str = "float64",
-        backend: str = "auto", tf32: bool = False,
+        likelihood: str = "gaussian", size_factors: Any = "total", scale: str | None = "feature",
+        prior: Any = "default", spike: float = 0.1, birth_scale: float = 1.0, sweep: str = "auto",
+        dtype: str = "float64", backend: str = "auto", tf32: bool = False,
     ) -> None:  # fmt: skip
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
         self.concentration, self.stickiness = concentration, stickiness
-        self.noise, self.scale, self.prior = noise, scale, prior
+        self.noise, self.likelihood, self.size_factors = noise, likelihood, size_factors
+        self.scale, self.prior = scale, prior
         self.spike, self.birth_scale, self.sweep, self.dtype = spike, birth_scale, sweep, dtype
         self.backend, self.tf32 = backend, tf32
 
@@ -240,14 +257,16 @@ class SFA(_BayesianModel):
         self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
-        scale: str | None = "feature", prior: Any = "default", sweep: str = "auto", dtype: str = "float64",
+        likelihood: str = "gaussian", size_factors: Any = "total", scale: str | None = "feature",
+        prior: Any = "default", sweep: str = "auto", dtype: str = "float64",
         backend: str = "auto", tf32: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
         self.concentration, self.stickiness = concentration, stickiness
-        self.noise, self.scale, self.prior = noise, scale, prior
+        self.noise, self.likelihood, self.size_factors = noise, likelihood, size_factors
+        self.scale, self.prior = scale, prior
         self.sweep, self.dtype, self.backend, self.tf32 = sweep, dtype, backend, tf32
 
 
@@ -257,10 +276,10 @@ class FactorModel(_BayesianModel):
     def __init__(
         self, spec: ModelSpec | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
-        scale: str | None = "feature", dtype: str = "float64",
+        size_factors: Any = "total", scale: str | None = "feature", dtype: str = "float64",
         backend: str = "auto", tf32: bool = False,
     ) -> None:  # fmt: skip
-        self.spec, self.scale, self.dtype = spec, scale, dtype
+        self.spec, self.size_factors, self.scale, self.dtype = spec, size_factors, scale, dtype
         self.backend, self.tf32 = backend, tf32
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
@@ -278,13 +297,15 @@ class _PlainModel(_BayesianModel):
     def __init__(
         self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
-        noise: str = "diagonal", scale: str | None = "feature", prior: Any = "default", dtype: str = "float64",
+        noise: str = "diagonal", likelihood: str = "gaussian", size_factors: Any = "total",
+        scale: str | None = "feature", prior: Any = "default", dtype: str = "float64",
         backend: str = "auto", tf32: bool = False,
     ) -> None:  # fmt: skip
         self.n_components = n_components
         self.chains, self.tune, self.draws, self.thin = chains, tune, draws, thin
         self.preview, self.random_state, self.n_jobs = preview, random_state, n_jobs
-        self.noise, self.scale, self.prior, self.dtype = noise, scale, prior, dtype
+        self.noise, self.likelihood, self.size_factors = noise, likelihood, size_factors
+        self.scale, self.prior, self.dtype = scale, prior, dtype
         self.backend, self.tf32 = backend, tf32
 
 

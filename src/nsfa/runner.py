@@ -153,7 +153,7 @@ def _run_kept(
     if keeper.complete:
         return ChainResult(chain, keeper.draws, finished=True)
     with threadpool_limits(1):
-        samples = open_samples(job.data, job.backend, job.tf32, job.threads)
+        samples = open_samples(job.data, job.spec, job.backend, job.tf32, job.threads)
         start = starting_factors(job.spec, job.data.shape, chain)
         engine = Chain(samples, job.spec, chain_generator(job.seed, chain), start, job.length.tune)
         keeper.restore(engine)

@@ -32,7 +32,10 @@ class Samples:
     ``refresh``, or what ``turn`` made of them; ``valid`` says whether they still are. ``residual`` (D,) is
     Σ_n (y_dn − μ_d − g_d·x_n)² over observed entries; the loadings' moves leave it behind at no cost, and it holds
     until the loadings, the scores or the intercepts change. ``first`` is the first sample's number in the whole table.
+    ``exposure`` (N,) is the log of how much of each sample was counted, where that is drawn.
     """
+
+    exposure: Floats | None = None
 
     def __init__(self, data: Observed, kernels: Kernels, first: int = 0) -> None:
         self.data, self.kernels, self.first = data, kernels, first
@@ -58,8 +61,7 @@ class Samples:
 
         "whole": all samples are at hand. "complete": ``complete_cross`` gives T with nothing missing. "dense": values
         can be completed and gone through feature by feature. "at once": features are not gone
-        through one after another. "latent": ``draw_latent`` draws the values themselves, at the beginning of every
-        sweep.
+        through one after another. "latent": ``draw_latent`` draws the values themselves, at the end of every sweep.
         """
         return abilities(self.data)
 
@@ -216,10 +218,8 @@ class Samples:
         return self.kernels.residuals(state.loadings, state.active, self.rows(state), every, none)
 
     def noise_evidence(self, state: State) -> tuple[Floats, Floats]:
-        """How many numbers bear on each feature's noise (D,), and their squares' sum: residuals, relative loadings."""
-        if not state.relative:
-            return self.count, self.residual
-        number, square = state.slab_weight
+        """How many numbers bear on a feature's noise (D,), their squares' sum: residuals, loadings, outliers."""
+        number, square = state.noise_weight
         return self.count + number, self.residual + square
 
     def draw_noise(self, state: State, shape: float, largest: float, key: int) -> Floats:
@@ -255,10 +255,14 @@ class Samples:
         return len(np.unique(np.asarray(self.cluster)))
 
     def draw_latent(self, state: State, rng: Generator) -> None:
-        """Draw values that the table only hints at and bring S, T and q up to date; here all of them are given.
+        """Draw values that the table only hints at, after which ``refresh`` must follow; here all of them are given.
 
         A class that does needs values of its own (``Observed.replace_values`` writes into those that chains share).
         """
+
+    def log_seen(self) -> float:
+        """Log probability of what the table shows given the values, where that is a matter of chance."""
+        return 0.0
 
     def completed(self, state: State, rng: Generator) -> Floats:
         """The table (D, N) less the features' intercepts, with its missing entries drawn from N(g_d·x_n, ψ_d)."""

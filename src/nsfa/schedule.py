@@ -90,13 +90,16 @@ class Schedule:
     """The moves of a chain with ``tune`` warm-up sweeps, in their order, and those it does without.
 
     ``collapses`` says whether rows are drawn with the scores integrated out; then ``early`` sweeps all have the moves
-    of the first sweeps, and the first ``annealed`` ones a cap on the noise precisions.
+    of the first sweeps. Where a chain ``anneals``, the first ``annealed`` sweeps have a cap on the noise precisions;
+    where it ``simplifies``, some sweeps of the warm-up begin with simple structure.
     """
 
     moves: tuple[Move, ...]
     unused: tuple[Unused, ...]
     tune: int
     collapses: bool
+    anneals: bool
+    simplifies: bool
 
     @property
     def early(self) -> int:
@@ -106,7 +109,7 @@ class Schedule:
     @property
     def annealed(self) -> int:
         """How many sweeps run at raised noise: without marginal moves, factors that it hides would be long away."""
-        return annealed_sweeps(self.tune) if self.collapses else 0
+        return annealed_sweeps(self.tune) if self.anneals else 0
 
     def of_sweep(self, number: int) -> tuple[Move, ...]:
         """The moves of sweep ``number`` (from 1)."""
@@ -120,14 +123,20 @@ def build(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int = 0) 
     ``can`` is what the samples are able to do (``Samples.can``). Raises ValueError if a move would come where something
     that it needs is not valid.
     """
-    found: list[Move | Unused] = []
-    if "latent" in can:
-        found.append(Move("latent", latent.update_latent, (SCORES,), (RESIDUAL,), (STATISTICS,)))
-    found += _before(spec, n_features, can)
+    found: list[Move | Unused] = [*_before(spec, n_features, can)]
     collapses = any(isinstance(move, Move) and move.name == "marginal" for move in found)
     found += _plain(spec, n_features, can, collapses)
+    if "latent" in can:
+        # before the statistics are brought up to date for the next sweep
+        found.append(Move("latent", latent.update_latent, (SCORES,), (STATISTICS, RESIDUAL)))
+    found.append(_refresh())
     moves = tuple(move for move in found if isinstance(move, Move))
-    schedule = Schedule(moves, tuple(move for move in found if isinstance(move, Unused)), tune, collapses)
+    unused = tuple(move for move in found if isinstance(move, Unused))
+    # values behind zeros and ones would follow the raised noise
+    anneals = collapses and spec.likelihood != "binary"
+    # ... and behind counts they follow the factors there are, so that more than rows must move
+    simplifies = not collapses or spec.likelihood != "gaussian"
+    schedule = Schedule(moves, unused, tune, collapses, anneals, simplifies)
     for number in (1, MARGINAL_PERIOD, 10**9 + 1):
         check(schedule.of_sweep(number))
     return schedule
@@ -169,9 +178,9 @@ def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[M
     yield from _pairs(spec, can)
     if spec.pattern == "finite":
         yield Unused("doublet", "the number of factors is given")
-    elif spec.noise == "isotropic" or spec.precision == "element":
+    elif not spec.noise_of_features or spec.precision == "element":
         yield Unused(
-            "doublet", "features have no noise of their own" if spec.noise == "isotropic" else "a slab per loading"
+            "doublet", "a slab per loading" if spec.noise_of_features else "features have no noise of their own"
         )
     elif by_row is not None:
         yield Unused("doublet", by_row)
@@ -231,12 +240,13 @@ def _plain(spec: ModelSpec, n_features: int, can: frozenset[str], collapses: boo
     # noise next to the loadings: it needs their residuals, which the sweep over rows leaves behind
     yield Move("loadings", _pattern_update(spec, n_features, can), (SCORES, STATISTICS), makes=(RESIDUAL,))
     isotropic = spec.noise == "isotropic"
-    yield Move("noise", noise.update_noise_isotropic if isotropic else noise.update_noise_diagonal, (RESIDUAL,))
+    if spec.likelihood != "binary":
+        yield Move("noise", noise.update_noise_isotropic if isotropic else noise.update_noise_diagonal, (RESIDUAL,))
     if spec.noise == "shared":
         yield Move("noise rate", noise.update_noise_rate)
     if spec.pattern == "ibp":
         yield Move("births", births.update_births, everything, everything, reports=True)
-        if spec.moves == "all" and not isotropic:
+        if spec.moves == "all" and spec.noise_of_features:
             yield Move("split", split.update_split, breaks=everything, reports=True)
     yield from (Move(name, update) for name, update in _pattern_hyperparameters(spec))
     # scores last: they come with log p(Y | G, τ) of the loadings that the sweep ends with
@@ -250,7 +260,6 @@ def _plain(spec: ModelSpec, n_features: int, can: frozenset[str], collapses: boo
         if spec.scores == "gaussian":
             yield Move("mean scores", intercept.update_mean_scores, (SCORES,), (STATISTICS,))
         yield Move("intercepts", intercept.update_intercept, (SCORES,), (STATISTICS, RESIDUAL))
-    yield _refresh()
 
 
 def _scores() -> Move:

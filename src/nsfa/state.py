@@ -23,6 +23,9 @@ class State:
 
     ``loading_precision`` is 0-d when shared, (K,) per factor, (D, K) per element; where slabs are ``relative`` it
     counts in units of the features' noise precisions. ``intercept`` (D,) are the features' means, None where held.
+    With robust noise, ``outlier_share`` (J + 1,) are the shares of ordinary entries and of outliers of each scale,
+    ``outlier_number`` (J + 1,) how many entries are, and ``outlier_weight`` (2, D) each feature's number of outliers
+    and the sum of their squared deviations over their scales.
     ``known`` (D, K₀), set by ``know``, is added to the prior log odds of the first K₀ factors, which then are never
     born and never die.
     """
@@ -40,6 +43,9 @@ class State:
     relative: bool = False
     intercept: Floats | None = None
     known: Floats | None = None
+    outlier_share: Floats | None = None
+    outlier_number: Floats | None = None
+    outlier_weight: Floats | None = None
     buffers: dict[str, Any] = field(default_factory=dict, repr=False)
     # whether listing the users of every factor costs next to nothing
     lists_users: ClassVar[bool] = False
@@ -150,6 +156,16 @@ class State:
             self.loadings[:] *= by
         else:
             self.loadings[:] = np.ascontiguousarray(self.loadings) @ by
+
+    @property
+    def noise_weight(self) -> Floats:
+        """What bears on each feature's noise beside its entries, relative loadings and outliers' deviations (2, D).
+
+        How many numbers, and the sum of their squares in units of the noise variance.
+        """
+        nothing: Floats = np.zeros_like(self.noise_precision, shape=(2, len(self.noise_precision)))
+        out = self.slab_weight if self.relative else nothing
+        return out if self.outlier_weight is None else out + self.outlier_weight
 
     def noise_units(self, values: Floats, power: int = 1) -> Floats:
         """Values (D, ...) in units of the features' noise, to the ``power``; as they are if slabs are not relative."""

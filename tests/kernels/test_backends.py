@@ -29,6 +29,11 @@ def same_state(a, b):
     np.testing.assert_allclose(a.loadings, b.loadings, **TOLERANCE)
 
 
+def per_feature(noise, n_features):
+    """Shapes and rates (2, D) of the features' noise, each its own unless they are held."""
+    return np.array(noise)[:, None] * (1 + 0.1 * np.arange(n_features))
+
+
 def something_known(state, rng):
     """What may be known of the first two factors."""
     state.known = rng.normal(size=(len(state.loadings), 2))
@@ -421,7 +426,7 @@ def test_marginal_sweep(precision, prior, noise, relative, known, rng):
 
     def call(k, s):
         problem = Marginal(np.ascontiguousarray(s.loadings), s.active, s.usage, 1 / s.noise_precision, least,
-                           s.slab_rows, prior, noise, relative, s.prior_offset)  # fmt: skip
+                           s.slab_rows, prior, per_feature(noise, 9), relative, s.prior_offset)  # fmt: skip
         k.sweep_marginal(problem, centred(s, samples), 91)
         s.loadings[:] = problem.loadings
         return problem.noise_variance
@@ -448,7 +453,7 @@ def test_what_is_known_for_certain_decides(sweep, kind, name, rng):
         kernels.sweep_collapsed(state.loadings, state.active, samples.rows(state), state.usage, (0.0, 1.3), 4)
     else:
         problem = Marginal(np.ascontiguousarray(state.loadings), state.active, state.usage, 1 / state.noise_precision,
-                           np.zeros(30), state.slab_rows, (0.0, 1.3), (2.0, 1.5), state.relative,
+                           np.zeros(30), state.slab_rows, (0.0, 1.3), per_feature((2.0, 1.5), 30), state.relative,
                            state.prior_offset)  # fmt: skip
         kernels.sweep_marginal(problem, centred(state, samples), 4)
     # rows with the scores integrated out may be refused

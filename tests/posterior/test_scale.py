@@ -91,7 +91,7 @@ def test_the_predictive_density_is_the_mean_over_draws():
     where = np.isnan(fitted_table(posterior.data))
     truth = np.random.default_rng(0).normal(size=where.shape)
     _, entries = held_out(posterior.data, where)
-    every = list(moments_of(posterior.data, posterior.draws, entries, fitted=True))
+    every = list(moments_of(posterior._tables(), posterior.draws, entries))
     scale, center = posterior.data.scale[entries.column], posterior.data.center[entries.column]
     density = [norm.pdf(truth[where], m.mean * scale + center, np.sqrt(m.variance) * scale) for m in every]
     np.testing.assert_allclose(posterior.log_predictive_density(truth, where), np.log(np.mean(density, axis=0)))

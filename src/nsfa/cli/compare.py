@@ -24,6 +24,13 @@ from nsfa.cli.words import out as console
 from nsfa.model.presets import PRESETS
 
 MODELS, SPLITS, HOLDOUT = "nsfa", 10, 0.1
+# what a model's name may end in, and what it means
+KINDS: dict[str, dict[str, str]] = {
+    "": {},
+    "robust": {"noise": "robust"},
+    "counts": {"likelihood": "counts"},
+    "binary": {"likelihood": "binary"},
+}
 
 
 @takes(TableOptions, SamplingOptions, RunOptions)
@@ -33,7 +40,9 @@ def compare(
     run: RunOptions,
     table: TableArgument,
     output: Output,
-    models: Annotated[str, Option(help="Models, each with its number of factors: nsfa,sfa:20,spca:10.")] = MODELS,
+    models: Annotated[
+        str, Option(help="Models, each with its number of factors: nsfa,sfa:20,spca:10; +robust, +counts, +binary.")
+    ] = MODELS,
     splits: Annotated[int, Option(min=1, help="How often to hide entries, others each time.")] = SPLITS,
     holdout: Annotated[float, Option(help="Share of the entries to hide.")] = HOLDOUT,
 ) -> None:
@@ -47,6 +56,8 @@ def compare(
     nsfa compare expression.csv --models nsfa,sfa:20,fa:20 --splits 10 -o comparison
 
     nsfa compare expression.csv --models fa:5,fa:10,fa:20 --top-genes 500 -o how-many-factors
+
+    nsfa compare expression.csv --models nsfa,nsfa+robust -o outliers
     """
     how = {"models": models, "splits": splits, "holdout": holdout}
     run_comparison(reading, sampling, run, table, output, how)
@@ -93,7 +104,7 @@ def _check_memory(
     shape: tuple[int, int], estimators: dict[str, Any], sampling: SamplingOptions, jobs: int | None, splits: int
 ) -> None:
     for word in estimators:
-        name, _, number = word.partition(":")
+        name, _, number = word.partition("+")[0].partition(":")
         if name != "spca":
             options = ModelOptions(model=ModelName(name), n_components=int(number) if number else None)
             check_memory(shape, options, sampling, jobs, fits=splits * len(estimators))
@@ -151,11 +162,17 @@ def parse_models(text: str, sampling: SamplingOptions) -> dict[str, Any]:
     """The estimators named by "nsfa,sfa:20,spca:10"."""
     found: dict[str, Any] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):
-        name, _, number = word.partition(":")
+        plain, _, kind = word.partition("+")
+        name, _, number = plain.partition(":")
         if name not in (*PRESETS, "spca") or (number and not (number.isdecimal() and int(number))):
             known = ", ".join([*PRESETS, "spca"])
             raise ValueError(f"--models must be names ({known}), each with :factors. Got {word!r}; write nsfa,sfa:20.")
+        if kind not in KINDS or (kind and name == "spca"):
+            known = ", ".join(f"+{kind}" for kind in KINDS if kind)
+            raise ValueError(f"--models may end in {known}, but for spca. Got {word!r}; write nsfa,nsfa+robust.")
         found[word] = _estimator(name, int(number) if number else None, sampling)
+        if KINDS[kind]:
+            found[word].set_params(**KINDS[kind])
     if not found:
         raise ValueError("--models must name a model. Got none; write nsfa,sfa:20.")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -18,6 +19,7 @@ from nsfa.cli.options import (
     RunOptions,
     SamplingOptions,
     ScaleName,
+    SizeName,
     TableOptions,
     takes,
 )
@@ -62,6 +64,8 @@ def fit(
 
     nsfa fit counts.tsv.gz -o results --log2 --top-genes 2000 --draws 1000
 
+    nsfa fit counts.tsv.gz -o results --likelihood counts --top-genes 1000
+
     nsfa fit expression.csv -o results --annotations samples.csv --gene-sets hallmark.gmt --gene-names symbols.csv
 
     nsfa fit expression.csv -o results --model sfa --n-components 20 --require-convergence
@@ -71,7 +75,12 @@ def fit(
     estimator = make_estimator(model, sampling, run.jobs)
     check_free(output, run.force)
     cluster.check(where, reading, wanted)
-    read = (cluster.read_blocks if where.dask else read_input)(table, reading, run.quiet)
+    if reading.log2 and model.likelihood != "gaussian":
+        raise ValueError(f"--log2 is for measurements. Got it with --likelihood {model.likelihood}; leave it out.")
+    if where.dask:
+        read = cluster.read_blocks(table, reading, run.quiet)
+    else:
+        read = read_input(table, reading, run.quiet, str(model.likelihood))
     given = Companions(read.annotations, None, read.symbols)
     companions = read_companions(wanted, read.sample_names, read.gene_names, given, run.quiet)
     if not run.ignore_memory and not where.dask:
@@ -91,13 +100,15 @@ def _holes(source: dict[str, Any]) -> str:
     return f"{missing:,} entries missing ({missing / size:.1%})" if missing else "none missing"
 
 
-def read_input(table: Path, reading: ReadingOptions, quiet: bool) -> Any:
-    """Read a table, and say what was noticed."""
+def read_input(table: Path, reading: ReadingOptions, quiet: bool, likelihood: str = "gaussian") -> Any:
+    """Read a table, and say what was noticed, but for what a ``likelihood`` of its own answers."""
     from nsfa.cli.errors import quiet_library
     from nsfa.readers import read_table
 
     with quiet_library(quiet):
         read = read_table(table, **vars(reading))
+    if likelihood != "gaussian":
+        read = replace(read, notes=[text for text in read.notes if "--likelihood" not in text])
     for text in [] if quiet else read.notes:
         note(text)
     return read
@@ -110,7 +121,8 @@ def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | N
     settings: dict[str, Any] = {
         "chains": sampling.chains, "tune": sampling.tune, "draws": sampling.draws, "thin": sampling.thin,
         "preview": sampling.preview, "random_state": sampling.seed, "n_jobs": jobs, "noise": str(model.noise),
-        "prior": str(model.prior), "dtype": str(model.dtype),
+        "likelihood": str(model.likelihood), "prior": str(model.prior), "dtype": str(model.dtype),
+        "size_factors": None if model.size_factors is SizeName.none else str(model.size_factors),
         "backend": str(model.backend), "tf32": model.tf32,
         "scale": None if model.scale is ScaleName.none else str(model.scale),
     }  # fmt: skip

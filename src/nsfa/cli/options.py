@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 from typer import Option
 
 from nsfa.model.presets import PRESETS
-from nsfa.model.spec import NAMED_PRIORS, NOISES
+from nsfa.model.spec import LIKELIHOODS, NAMED_PRIORS, NOISES
 
 # the options that name files of what comes with a table
 COMPANIONS = ("annotations", "gene_sets", "gene_names")
@@ -21,12 +21,18 @@ TABLE, MODEL, SAMPLING, REPORT, RUNNING = "Table", "Model", "Sampling", "Results
 if TYPE_CHECKING:
     ModelName = str
     NoiseName = str
+    LikelihoodName = str
     PriorName = str
 else:
     # classes that the library's own lists make, for the help and the checks of the command line
-    ModelName, NoiseName, PriorName = (
+    ModelName, NoiseName, LikelihoodName, PriorName = (
         StrEnum(title, {name: name for name in names})
-        for title, names in (("ModelName", PRESETS), ("NoiseName", NOISES), ("PriorName", NAMED_PRIORS))
+        for title, names in (
+            ("ModelName", PRESETS),
+            ("NoiseName", NOISES),
+            ("LikelihoodName", LIKELIHOODS),
+            ("PriorName", NAMED_PRIORS),
+        )
     )
 
 
@@ -43,6 +49,13 @@ class BackendName(StrEnum):
     auto = "auto"
     cpu = "cpu"
     gpu = "gpu"
+
+
+class SizeName(StrEnum):
+    """How much was counted of each sample."""
+
+    total = "total"
+    none = "none"
 
 
 class ScaleName(StrEnum):
@@ -92,9 +105,15 @@ class ModelOptions:
     concentration: Annotated[
         str, _option(MODEL, "Concentration of the buffet process: a number, or infer (nsfa and sfa).")
     ] = "infer"
-    noise: Annotated[NoiseName, _option(MODEL, "A noise variance per gene, one for all, or per gene and similar.")] = (
-        "diagonal"
+    noise: Annotated[
+        NoiseName, _option(MODEL, "A noise variance per gene, one for all, per gene and similar, or with outliers.")
+    ] = "diagonal"
+    likelihood: Annotated[LikelihoodName, _option(MODEL, "Measurements, counts as they are, or zeros and ones.")] = (
+        "gaussian"
     )
+    size_factors: Annotated[
+        SizeName, _option(MODEL, "Samples of counts differ by how much was counted, or not.", "--size-factors")
+    ] = SizeName.total
     scale: Annotated[ScaleName, _option(MODEL, "Divide by each gene's standard deviation, a common one, or not.")] = (
         ScaleName.feature
     )

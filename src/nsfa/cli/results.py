@@ -14,7 +14,7 @@ import numpy as np
 
 from nsfa.cli.companions import read_kept_names, read_samples
 from nsfa.cli.options import ReportOptions
-from nsfa.cli.output import ENRICHMENT, FACTOR_GENES, GENE_SETS, REPORT, write_csv, write_figures, write_text
+from nsfa.cli.output import ENRICHMENT, FACTOR_GENES, GENE_SETS, OUTLIERS, REPORT, write_csv, write_figures, write_text
 
 if TYPE_CHECKING:
     from nsfa.arrays import Ints
@@ -35,6 +35,8 @@ def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config
     symbols = symbols_of(posterior.consensus(), names)
     enrichment = tested_sets(out, posterior, symbols)
     write_tables(out, posterior, samples.index, enrichment, symbols)
+    if posterior.spec.noise == "robust":
+        write_outliers(out, posterior, samples.index)
     if wanted.impute:
         write_imputed(out, posterior, samples.index, bool(config.get("table", {}).get("samples_in_rows")))
     found = {**summary(posterior), "notes": config.get("input", {}).get("notes")}
@@ -155,6 +157,14 @@ def write_factor_genes(path: Path, posterior: Posterior, symbols: Symbols = None
     write_text(path, "".join(lines))
 
 
+def write_outliers(out: Path, posterior: Posterior, samples: Any) -> None:
+    """Write ``outliers.csv``: entries that are outliers with a probability of a half or more, the surest first."""
+    table = posterior.outliers()
+    table["sample"] = [samples[n] for n in table["sample"]]
+    table = table.drop(columns="feature").rename(columns={"name": "gene"})
+    write_csv(out / OUTLIERS, table[["gene", *table.columns.drop("gene")]], None)
+
+
 def write_imputed(out: Path, posterior: Posterior, samples: Any, samples_in_rows: bool) -> None:
     """Write ``imputed.csv``: the table, the way round it was read, with its holes filled by posterior means."""
     import pandas as pd
@@ -177,6 +187,7 @@ def summary(posterior: Posterior) -> dict[str, Any]:
         "n_substantial_posterior": _shares(posterior.n_substantial),
         "n_shared_posterior": _shares(posterior.n_shared),
         "n_outlying": int((consensus.two_samples > OUTLYING).sum()),
+        "share_of_outliers": float(posterior.trace("outliers").mean()) if posterior.spec.noise == "robust" else None,
         "n_components": consensus.n_factors,
         "n_components_posterior": _shares(posterior.n_factors),
         "converged": diagnostics.converged,

@@ -298,4 +298,6 @@ def _fingerprint(data: Observed, settings: Settings) -> str:
         mark.update(np.ascontiguousarray(part).data)
     for part in (data.center, data.scale, data.kept, data.count, data.feature_holes.entry):
         mark.update(np.ascontiguousarray(part).data)
+    if data.exposure is not None:
+        mark.update(np.ascontiguousarray(data.exposure).data)
     return mark.hexdigest()[:32]

@@ -84,8 +84,9 @@ class Marginal(NamedTuple):
     """What a sweep over the features needs when the scores are integrated out.
 
     loadings (D, K) in C order, active, usage and noise_variance are changed in place;
-    loading_precision (1, K) or (D, K); prior (on, off) as in ``sweep_collapsed``; noise_prior (a, b) of the noise
-    precisions, a = 0 holds them. Features with a noise variance below least (D,) are left alone, and none gets there.
+    loading_precision (1, K) or (D, K); prior (on, off) as in ``sweep_collapsed``; noise_prior (2, D), the
+    shapes and rates of the noise precisions, shapes of 0 hold them.
+    Features with a noise variance below least (D,) are left alone, and none gets there.
     Where slabs are relative, loading_precision is (D, K) and its rows scale with the noise precisions. ``known`` is as
     in ``Rows``.
     """
@@ -97,7 +98,7 @@ class Marginal(NamedTuple):
     least: Floats
     loading_precision: Floats
     prior: tuple[float, float]
-    noise_prior: tuple[float, float]
+    noise_prior: Floats
     relative: bool
     known: Floats
 
@@ -244,6 +245,22 @@ class Doubled(NamedTuple):
     accepted: int
 
 
+class Hidden(NamedTuple):
+    """Gaussian values behind a table's entries, which are to be drawn: values (D, N) are changed in place.
+
+    seen (D, N) is what was observed of them, missing (D, N) marks what was not, of no rows where all was. Before that
+    a value is N(μ_d + g_d·x_n, 1/τ_d): loadings (D, K) and scores (K, N) in C order, intercept, noise_precision (D,).
+    """
+
+    values: Any
+    seen: Any
+    missing: Bools
+    loadings: Floats
+    scores: Floats
+    intercept: Floats
+    noise_precision: Floats
+
+
 class Kernels(Protocol):
     """A backend: everything in a sweep whose cost grows with features or samples times factors."""
 
@@ -324,6 +341,29 @@ class Kernels(Protocol):
 
     def predict(self, problem: Projection, sample: Ints, row: Ints) -> tuple[Floats, Floats]:
         """Mean and variance of g_d·x_n given sample n's observed entries, for pairs (n, d) sorted by n."""
+
+    def draw_outliers(
+        self, problem: Hidden, shares: Floats, scales: Floats, prior: Floats, largest: float, key: int, first: int = 0
+    ) -> tuple[Floats, Floats, Floats]:
+        """Draw which entries are outliers, the noise precisions given that, and deviations o ~ N(0, v_j ψ_d).
+
+        Values are what is seen less o. ``shares`` and ``scales`` (J + 1,) are prior probabilities and v_j, those of
+        ordinary entries, v = 0, first. ``prior`` (2, D) are shapes and rates of the noise precisions, which stay below
+        ``largest``; a shape of 0 holds them. Returns how many entries have each scale (J + 1,), every feature's number
+        of outliers and Σ o²/v_j (2, D), and the noise precisions (D,).
+        """
+
+    def draw_rates(
+        self, problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0
+    ) -> Floats:
+        """Draw values given counts ~ Poisson(exp(value + level_d + exposure_n)); ``level`` (D,), ``exposure`` (N,).
+
+        Then the features' noise precisions, which it returns (D,), the values' distances from their means moving with
+        √ψ_d: one Metropolis step each. ``prior`` (2, D) are their shapes and rates; a shape of 0 holds them.
+        """
+
+    def draw_signs(self, problem: Hidden, level: Floats, key: int, first: int = 0) -> None:
+        """Draw values given whether value + level_d is above zero (1) or below (0)."""
 
     def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:
         """One Pólya-urn pass over the samples' clusters, then fresh cluster values (Dirichlet-process scores)."""

@@ -205,7 +205,7 @@ def _draw_entries(d, problem, n, moments, out, v, residual, key, words):
 @inline
 def _with_slabs(d, problem, before):
     """Shape and rate of feature d's noise precision given its loadings; relative slabs were those of ``before``."""
-    shape, rate = problem.noise_prior
+    shape, rate = problem.noise_prior[0, d], problem.noise_prior[1, d]
     if problem.relative:
         square = 0.0
         for k in range(problem.loadings.shape[1]):
@@ -242,7 +242,7 @@ def marginal_rows(problem, values, power_of, A, P, C, key):
         v, residual = before + _inner(g, Vg), power - 2.0 * _inner(c, g) + _inner(g, Cg)
         fill_words(key, d, words[0], words[1])
         v, residual = _draw_entries(d, problem, n, (P, C, work), out, v, residual, key, words)
-        if noise_prior[0] > 0.0:
+        if noise_prior[0, d] > 0.0:
             shape, rate = _with_slabs(d, problem, before)
             psi[d] = _noise_slice(before, v - before, residual, n, shape, rate, least[d], key, d)
         for k in range(n_factors):

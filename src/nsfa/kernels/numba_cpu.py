@@ -23,6 +23,7 @@ from nsfa.kernels import (
     doublet_kernels,
     factor_kernels,
     few_missing,
+    latent_kernels,
     marginal_kernels,
     pair_kernels,
     products,
@@ -36,7 +37,7 @@ from nsfa.kernels.complete_scores import moments_complete, scores_complete, shar
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats, Ints
-    from nsfa.kernels import Births, Centred, Doublets, Holes, Marginal, Pairs, Projection, Rows, Scales, Splits
+    from nsfa.kernels import Births, Centred, Doublets, Hidden, Holes, Marginal, Pairs, Projection, Rows, Scales, Splits
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
@@ -44,6 +45,9 @@ _WORTH_A_THREAD = 20_000
 _SMALL_SCORES = 50_000
 # From this many samples on, complete ones draw their scores block by block, with less room and on all threads.
 _SAMPLES_PER_BLOCK = 16_384
+
+# Squared errors, in units of the noise variance, from which every entry is looked at closely.
+_CEILINGS = 64
 
 
 class NumbaKernels:
@@ -278,12 +282,50 @@ class NumbaKernels:
         self._over_rows(one, len(first) - 1, len(row) * len(problem.information) // len(first) + 1)
         return mean, variance
 
+    def draw_outliers(
+        self, problem: Hidden, shares: Floats, scales: Floats, prior: Floats, largest: float, key: int, first: int = 0
+    ) -> tuple[Floats, Floats, Floats]:
+        weight, precision = np.empty((2, len(problem.seen))), np.empty(len(problem.seen))
+        rest = shares, scales, _outlier_ceiling(shares, scales), prior, largest, np.uint64(key), first
+
+        def one(lo: int, hi: int) -> Floats:
+            return latent_kernels.outlier_rows(lo, hi, problem, *rest, weight, precision)  # type: ignore[no-any-return]
+
+        # whole numbers: their sum does not depend on the ranges
+        return sum(self._over_rows(one, *problem.seen.shape)), weight, precision
+
+    def draw_rates(
+        self, problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0
+    ) -> Floats:
+        precision = np.empty(len(level))
+
+        def one(lo: int, hi: int) -> None:
+            rest = level, exposure, prior, np.uint64(key), first, precision
+            latent_kernels.rate_rows(lo, hi, problem, *rest)
+
+        self._over_rows(one, *problem.seen.shape)
+        return precision
+
+    def draw_signs(self, problem: Hidden, level: Floats, key: int, first: int = 0) -> None:
+        def one(lo: int, hi: int) -> None:
+            latent_kernels.sign_rows(lo, hi, problem, level, np.uint64(key), first)
+
+        self._over_rows(one, *problem.seen.shape)
+
     def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:
         values, sizes = np.zeros((len(cluster) + 1, scores.shape[1])), np.bincount(cluster, minlength=len(cluster) + 1)
         values[cluster] = scores
         sample_kernels.urn_assign(problem, values, cluster, sizes, concentration, np.uint64(key))
         sample_kernels.urn_values(problem, values, cluster, sizes, np.uint64(key))
         scores[:] = values[cluster]
+
+
+def _outlier_ceiling(shares: Floats, scales: Floats) -> Floats:
+    """Bounds of an outlier's probability for squared errors below 1, 2, …, and 1 for all beyond."""
+    edge = np.arange(1.0, _CEILINGS)[:, None]
+    height = shares / np.sqrt(1.0 + scales) * np.exp(0.5 * edge * scales / (1.0 + scales))
+    # a little above, for rounding
+    return np.append(np.minimum(1.0, 1.0001 * (1.0 - height[:, 0] / height.sum(axis=1))), 1.0)
 
 
 def _stored(data: Centred) -> tuple[Any, Any, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from nsfa.kernels import Born, Own, few_missing, products
+from nsfa.kernels import Born, Own, few_missing, products, reference_latent
 from nsfa.kernels.reference_doublets import doublets
 from nsfa.kernels.reference_moves import (
     gamma_draw,
@@ -298,6 +298,10 @@ class ReferenceKernels:
 
     def rotate(self, problem: Pairs, pairs: Ints, key: int) -> int:
         return sum(rotate_pair(problem, int(j), int(k), p, key) for p, (j, k) in enumerate(pairs))
+
+    draw_outliers = staticmethod(reference_latent.draw_outliers)
+    draw_rates = staticmethod(reference_latent.draw_rates)
+    draw_signs = staticmethod(reference_latent.draw_signs)
 
     def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:
         n_samples, n_factors = scores.shape

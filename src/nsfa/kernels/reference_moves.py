@@ -85,7 +85,7 @@ def marginal_row(problem: Marginal, values: Floats, d: int, key: int) -> None:
 
     for k in range(len(g)):
         _marginal_entry(problem, y, d, k, V, scores, log_likelihood, key)
-    shape, rate = problem.noise_prior
+    shape, rate = problem.noise_prior[:, d]
     if shape > 0:
         if problem.relative:
             shape = shape + 0.5 * problem.active[d].sum()

@@ -59,6 +59,15 @@ ROTATION_UNIFORM = 0.05
 DOUBLET_SPREAD = 1.2
 SLAB = 1 << 20
 LARGEST_CORRELATION = 0.95
+# Log rates behind counts: for a zero whose expected log rate is below this the prior is proposed, for others a normal
+# near the mode, which so many Newton steps find, its precision times this.
+EASY_RATE = 0.4
+NEWTON_STEPS = 1
+WIDER = 0.9
+# Noise variances behind counts: the standard deviation of steps on the log scale. Those drawn with values: columns
+# after any sample's.
+STRETCH_STEP = 0.5
+STRETCH_COLUMN = 1 << 31
 # Exponents of the rough exponential stay within ± this.
 EXP_FAR = 250.0
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.

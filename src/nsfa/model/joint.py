@@ -51,6 +51,8 @@ def log_prior(state: State, samples: Scored, spec: ModelSpec) -> dict[str, float
         "noise_precision": _noise(state, spec),
     }
     terms.update(_hyperparameters(state, spec))
+    if state.outlier_share is not None:
+        terms["outliers"] = _outliers(state, spec)
     return terms
 
 
@@ -62,6 +64,8 @@ def log_joint(state: State, samples: Samples, spec: ModelSpec) -> dict[str, floa
     error = values - (fit if data.missing is None else np.where(data.missing, 0.0, fit))
     residuals = (error * error).sum(axis=1)
     terms = {"data": log_likelihood(state.noise_precision, data.count, residuals)}
+    if "latent" in samples.can:
+        terms["seen"] = samples.log_seen()
     terms.update(log_prior(state, samples, spec))
     return terms
 
@@ -101,8 +105,19 @@ def _pattern(state: State, spec: ModelSpec) -> float:
 
 
 def _noise(state: State, spec: ModelSpec) -> float:
+    if spec.likelihood == "binary":
+        return 0.0
     distinct = state.noise_precision[:1] if spec.noise == "isotropic" else state.noise_precision
     return float(gamma_log_density(distinct, spec.priors.noise.shape, state.noise_rate).sum())
+
+
+def _outliers(state: State, spec: ModelSpec) -> float:
+    """Shares, which entries are outliers, and their deviations N(0, v_j ψ_d)."""
+    share, number, (count, square) = map(np.asarray, (state.outlier_share, state.outlier_number, state.outlier_weight))
+    deviations = 0.5 * (count * np.log(state.noise_precision) - state.noise_precision * square).sum()
+    deviations -= 0.5 * (number[1:] * (np.log(spec.priors.outlier_scales) + priors.LOG_2PI)).sum()
+    drawn = priors.shares_log_density(share, np.array(spec.priors.outlier_shares))
+    return float(drawn + (number * np.log(share)).sum() + deviations)
 
 
 def _hyperparameters(state: State, spec: ModelSpec) -> dict[str, float]:

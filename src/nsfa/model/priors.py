@@ -37,6 +37,17 @@ def draw_value(rng: Generator, prior: float | Gamma | str, gamma: Gamma | None =
     return float(draw_gamma(rng, prior.shape, prior.rate)) if isinstance(prior, Gamma) else float(prior)
 
 
+def draw_shares(rng: Generator, weight: Any) -> Any:
+    """Shares from the Dirichlet distribution; none is zero."""
+    drawn = draw_gamma(rng, weight, 1.0)
+    return drawn / drawn.sum()
+
+
+def shares_log_density(shares: Any, weight: Any) -> float:
+    """Log density of shares under the Dirichlet distribution."""
+    return float(gammaln(weight.sum()) - gammaln(weight).sum() + ((weight - 1.0) * np.log(shares)).sum())
+
+
 def buffet_total(n_features: int, stickiness: float) -> float:
     """H_D(β) = Σ_{j=1..D} β/(β + j − 1): the expected number of factors per unit of α."""
     return float(stickiness * (digamma(stickiness + n_features) - digamma(stickiness)))

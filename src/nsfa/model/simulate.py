@@ -8,8 +8,9 @@ import numpy as np
 
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.model import priors
-from nsfa.model.priors import draw_gamma, draw_value
+from nsfa.model.priors import draw_gamma, draw_shares, draw_value
 from nsfa.model.spec import ModelSpec
+from nsfa.model.start import no_outliers
 from nsfa.state import State
 
 Generator = np.random.Generator
@@ -49,7 +50,11 @@ def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Genera
     shape = {"shared": (), "factor": (n_factors,), "element": (n_features, n_factors)}[spec.precision]
     precision = np.asarray(draw_gamma(rng, hyper.loading_shape, loading_rate, shape))
     n_noise = 1 if spec.noise == "isotropic" else n_features
-    noise = np.broadcast_to(draw_gamma(rng, hyper.noise.shape, noise_rate, n_noise), n_features).copy()
+    noise = (
+        np.ones(n_features)
+        if spec.likelihood == "binary"
+        else np.broadcast_to(draw_gamma(rng, hyper.noise.shape, noise_rate, n_noise), n_features).copy()
+    )
     slab = precision * noise[:, None] if hyper.relative else precision
     loadings = np.where(active, rng.standard_normal(active.shape) / np.sqrt(slab), 0.0)
     scores = rng.standard_normal((n_samples, n_factors))
@@ -70,7 +75,10 @@ def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Genera
         urn_concentration=urn,
         relative=hyper.relative,
         intercept=np.zeros(n_features) if hyper.intercept else None,
+        **no_outliers(spec, n_features),
     )
+    if state.outlier_share is not None:
+        state.outlier_share = draw_shares(rng, np.array(hyper.outlier_shares))
     return Simulated(state, scores, cluster)
 
 
@@ -79,6 +87,27 @@ def simulate_data(state: State, scores: Floats, rng: Generator) -> Floats:
     noise = rng.standard_normal((len(state.noise_precision), len(scores)))
     out: Floats = state.loadings @ scores.T + noise / np.sqrt(state.noise_precision)[:, None]
     return out if state.intercept is None else out + state.intercept[:, None]
+
+
+def simulate_outliers(state: State, spec: ModelSpec, seen: Bools, rng: Generator) -> Floats:
+    """Deviations (D, N) of outliers among the entries that are ``seen``, zero elsewhere; the state counts them."""
+    scales = np.array([0.0, *spec.priors.outlier_scales])
+    kind = rng.choice(len(scales), size=seen.shape, p=state.outlier_share)
+    deviation = np.sqrt(scales[kind] / state.noise_precision[:, None]) * rng.standard_normal(seen.shape)
+    own = (kind > 0) & seen
+    state.outlier_number = np.bincount(kind[seen], minlength=len(scales)).astype(float)
+    square = np.where(own, deviation**2 / np.where(own, scales[kind], 1.0), 0.0)
+    state.outlier_weight = np.array([own.sum(axis=1), square.sum(axis=1)])
+    return np.where(own, deviation, 0.0)
+
+
+def simulate_seen(values: Floats, spec: ModelSpec, level: Floats, rng: Generator) -> Floats:
+    """What is seen (D, N) of Gaussian values raised by ``level`` (D, N): counts, or zeros and ones, or themselves."""
+    if spec.likelihood == "counts":
+        return np.asarray(rng.poisson(np.exp(values + level)), dtype=np.float64)
+    if spec.likelihood == "binary":
+        return np.asarray(values + level > 0, dtype=np.float64)
+    return values
 
 
 def _draw_pattern(

@@ -9,7 +9,8 @@ from typing import Any
 
 PATTERNS = ("dense", "finite", "ibp", "two-level")
 PRECISIONS = ("shared", "factor", "element")
-NOISES = ("diagonal", "isotropic", "shared")
+NOISES = ("diagonal", "isotropic", "shared", "robust")
+LIKELIHOODS = ("gaussian", "counts", "binary")
 SCORES = ("gaussian", "dirichlet")
 SWEEPS = ("auto", "collapsed", "parallel")
 MOVES = ("all", "plain")
@@ -63,6 +64,8 @@ class Priors:
     reliability: m, the mean of BFRM's Beta for a loading that may be used; it is the only moment that matters once
     the loading's own probability is integrated out. sparsity: BFRM's Beta(s r, s(1−r)) as (s, r); None is (D, 5/D).
     urn: prior of the Dirichlet process' concentration, or a number to fix it.
+    outlier_scales: with ``noise="robust"``, variances that an outlier's own deviation may have, in units of the
+    feature's noise variance. outlier_shares: Dirichlet prior of the shares of ordinary entries and of each of these.
     """
 
     noise: Gamma = Gamma(0.1, 0.1)
@@ -76,6 +79,8 @@ class Priors:
     reliability: float = 0.75
     sparsity: tuple[float, float] | None = None
     urn: float | Gamma = Gamma(1.0, 1.0)
+    outlier_scales: tuple[float, ...] = (3.0, 15.0, 100.0, 1e3, 1e5)
+    outlier_shares: tuple[float, ...] = (1.0, 0.2, 0.2, 0.2, 0.2, 0.2)
 
     @classmethod
     def paper(cls) -> Priors:
@@ -111,6 +116,16 @@ class Priors:
                     raise ValueError(f"priors.{item.name} must be True or False. Got {value!r}.")
             elif item.name == "loading_shape":
                 _positive("priors.loading_shape", value)
+            elif item.name in ("outlier_scales", "outlier_shares"):
+                if not isinstance(value, tuple) or not value:
+                    raise ValueError(f"priors.{item.name} must be a tuple of positive numbers. Got {value!r}.")
+                for number in value:
+                    _positive(f"each of priors.{item.name}", number)
+        if len(self.outlier_shares) != len(self.outlier_scales) + 1:
+            raise ValueError(
+                "priors.outlier_shares must have one number more than priors.outlier_scales, that of ordinary entries "
+                f"first. Got {len(self.outlier_shares)} and {len(self.outlier_scales)}."
+            )
         if not is_number(self.reliability) or not 0 < self.reliability < 1:
             raise ValueError(f"priors.reliability must lie between 0 and 1. Got {self.reliability!r}.")
         if self.sparsity is not None:
@@ -130,7 +145,10 @@ class ModelSpec:
 
     pattern: "dense", "finite" (finite Indian buffet), "ibp" (Indian Buffet Process), "two-level" (BFRM).
     precision: the slab precision is "shared", one per "factor", or one per "element".
-    noise: "diagonal", "isotropic", or "shared" (diagonal, with a common learned rate: the paper's ``sc``).
+    noise: "diagonal", "isotropic", "shared" (diagonal, with a common learned rate: the paper's ``sc``), or "robust"
+    (diagonal, with outliers that have deviations of their own).
+    likelihood: "gaussian"; "counts", Poisson given log rates that are Gaussian; "binary", 0/1 by the sign of Gaussian
+    values whose noise is one.
     scores: "gaussian", or "dirichlet" for Dirichlet-process scores.
     n_components: number of factors K; None with "ibp", where it is inferred.
     concentration, stickiness: α and β of the buffet, each a number or "infer". β = 1 is the one-parameter process.
@@ -143,6 +161,7 @@ class ModelSpec:
     pattern: str = "ibp"
     precision: str = "factor"
     noise: str = "diagonal"
+    likelihood: str = "gaussian"
     scores: str = "gaussian"
     n_components: int | None = None
     concentration: float | str = "infer"
@@ -157,6 +176,7 @@ class ModelSpec:
         _one_of("pattern", self.pattern, PATTERNS)
         _one_of("precision", self.precision, PRECISIONS)
         _one_of("noise", self.noise, NOISES)
+        _one_of("likelihood", self.likelihood, LIKELIHOODS)
         _one_of("scores", self.scores, SCORES)
         _one_of("sweep", self.sweep, SWEEPS)
         _one_of("moves", self.moves, MOVES)
@@ -172,7 +192,36 @@ class ModelSpec:
         _positive("birth_scale", self.birth_scale)
         if not isinstance(self.priors, Priors):
             raise ValueError(f"priors must be a Priors object. Got {self.priors!r}.")
+        self._check_likelihood()
         self._check_components()
+
+    @property
+    def latent(self) -> bool:
+        """Whether the Gaussian values are drawn, since the table only hints at them."""
+        return self.noise == "robust" or self.likelihood != "gaussian"
+
+    @property
+    def latent_setting(self) -> str:
+        """Which setting makes it so, in words."""
+        return "noise='robust'" if self.noise == "robust" else f"likelihood={self.likelihood!r}"
+
+    @property
+    def noise_of_features(self) -> bool:
+        """Whether each feature has a noise variance of its own that is drawn."""
+        return self.noise != "isotropic" and self.likelihood != "binary"
+
+    def _check_likelihood(self) -> None:
+        if self.likelihood == "gaussian":
+            return
+        if self.noise == "robust" or (self.likelihood == "binary" and self.noise != "diagonal"):
+            raise ValueError(
+                f"likelihood={self.likelihood!r} has noise of its own. Got noise={self.noise!r}; leave it out."
+            )
+        if not self.priors.intercept:
+            raise ValueError(
+                f"likelihood={self.likelihood!r} needs priors with intercept=True. Got False; use prior='default', or "
+                "Priors(intercept=True, ...)."
+            )
 
     def _check_components(self) -> None:
         if self.pattern == "ibp":

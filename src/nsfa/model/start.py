@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsfa.arrays import Floats
 from nsfa.model.spec import Gamma, ModelSpec
 from nsfa.state import State
 
@@ -46,7 +47,18 @@ def initial_state(shape: tuple[int, int], spec: ModelSpec, n_factors: int = 0) -
         urn_concentration=_value(hyper.urn),
         relative=hyper.relative,
         intercept=np.zeros(n_features) if hyper.intercept else None,
+        **no_outliers(spec, n_features),
     )
+
+
+def no_outliers(spec: ModelSpec, n_features: int) -> dict[str, Floats]:
+    """What robust noise adds to a state of which no entry is known to be an outlier; nothing otherwise."""
+    if spec.noise != "robust":
+        return {}
+    kinds = len(spec.priors.outlier_shares)
+    share = np.full(kinds, 0.1 / (kinds - 1))
+    share[0] = 0.9
+    return {"outlier_share": share, "outlier_number": np.zeros(kinds), "outlier_weight": np.zeros((2, n_features))}
 
 
 def _value(prior: float | Gamma) -> float:

@@ -60,9 +60,7 @@ def update_doublet(state: State, samples: Samples, spec: ModelSpec, rng: np.rand
 def noise_prior(state: State, spec: ModelSpec) -> Floats:
     """Shape and rate (2, D) of the Gamma that each feature's noise precision has given its loadings, but no data."""
     prior = np.tile([[float(spec.priors.noise.shape)], [state.noise_rate]], len(state.noise_precision))
-    if state.relative:
-        prior += 0.5 * state.slab_weight
-    return prior
+    return prior + 0.5 * state.noise_weight
 
 
 def log_pair_rate(state: State, n_features: int) -> float:

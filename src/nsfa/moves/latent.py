@@ -12,6 +12,6 @@ from nsfa.state import State
 def update_latent(state: State, samples: Samples, spec: ModelSpec, rng: np.random.Generator) -> None:
     """y_dn ~ p(y | what was observed of it) N(y; μ_d + g_d·x_n, ψ_d), whatever the observations are.
 
-    Changes the samples' values and brings their statistics up to date.
+    Changes the samples' values, after which the statistics must be refreshed.
     """
     samples.draw_latent(state, rng)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsfa.arrays import Floats
 from nsfa.kernels import Marginal
 from nsfa.kernels.streams import LEAST_SHARE
 from nsfa.model.spec import ModelSpec
@@ -23,7 +24,6 @@ def update_marginal(state: State, samples: Samples, spec: ModelSpec, rng: np.ran
     if state.n_factors == 0:
         return
     prior = (finite_pseudo_count(state) if spec.pattern == "finite" else 0.0, state.stickiness)
-    hold = spec.noise == "isotropic"
     problem = Marginal(
         loadings=np.ascontiguousarray(state.loadings),
         active=state.active,
@@ -32,10 +32,17 @@ def update_marginal(state: State, samples: Samples, spec: ModelSpec, rng: np.ran
         least=LEAST_SHARE * samples.power / samples.count,
         loading_precision=state.slab_rows,
         prior=prior,
-        noise_prior=(0.0 if hold else spec.priors.noise.shape, state.noise_rate),
+        noise_prior=noise_prior(state, spec),
         relative=state.relative,
         known=state.prior_offset,
     )
     samples.sweep_marginal(state, problem, rng)
     state.loadings[:] = problem.loadings
     state.noise_precision = 1.0 / problem.noise_variance
+
+
+def noise_prior(state: State, spec: ModelSpec) -> Floats:
+    """Shape and rate (2, D) of each feature's noise precision, what its outliers say included; 0 where it is held."""
+    shape = spec.priors.noise.shape if spec.noise_of_features else 0.0
+    prior = np.tile([[float(shape)], [state.noise_rate]], len(state.noise_precision))
+    return prior if state.outlier_weight is None else prior + 0.5 * state.outlier_weight

@@ -20,7 +20,7 @@ LARGEST = 1e10
 def update_noise_diagonal(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:
     """τ_d ~ Gamma(a + N_d/2, b + ½ r_d), N_d counting observed entries. Changes ``noise_precision`` (D,).
 
-    Relative slabs count as observations too: N_d + m_d of them, with r_d + Σ_k λ_k g_dk².
+    Relative slabs count as observations too: N_d + m_d of them, with r_d + Σ_k λ_k g_dk². So do outliers' deviations.
     """
     state.noise_precision = samples.draw_noise(state, spec.priors.noise.shape, LARGEST, fresh_key(rng))
 

@@ -13,6 +13,7 @@ from nsfa.arrays import Floats
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels, get_kernels
 from nsfa.kernels.streams import fresh_key
+from nsfa.posterior.latent import seen_draw
 from nsfa.posterior.predict import fitted_table, to_table
 from nsfa.posterior.project import project, sample_moments
 
@@ -70,6 +71,11 @@ def to_arviz(
     observed_data : the table X, NaN where missing; features that do not vary have their value.
     log_likelihood, posterior_predictive : X, on request.
     """
+    if log_likelihood and posterior.spec.latent:
+        raise ValueError(
+            "log_likelihood=True needs Gaussian noise and a Gaussian likelihood. Got "
+            f"noise={posterior.spec.noise!r}, likelihood={posterior.spec.likelihood!r}; leave it out."
+        )
     arviz = _arviz()
     parameters, n_factors = _parameters(posterior, loadings)
     groups = {
@@ -183,7 +189,11 @@ def _replicate(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
     # two words: the chains' own streams are keyed by one
     rng = np.random.default_rng(np.random.SeedSequence(posterior.seed, spawn_key=(0, 0)))
 
+    spec = posterior.spec
+
     def one(draw: Draw, kernels: Kernels) -> Floats:
+        if spec.latent:
+            return _seen_replicate(posterior, draw, rng)
         scores = np.zeros((data.shape[1], draw.n_factors))
         if draw.scores is not None:
             scores[:] = draw.scores
@@ -193,3 +203,19 @@ def _replicate(posterior: Posterior) -> Callable[[Draw, Kernels], Floats]:
         return to_table(data, _intercept(draw)[:, None] + draw.loadings() @ scores.T + noise)
 
     return one
+
+
+def _seen_replicate(posterior: Posterior, draw: Draw, rng: np.random.Generator) -> Floats:
+    """The same of a table that only hints at its Gaussian values, with the draw's scores."""
+    data = posterior.data
+    mean = _intercept(draw)[:, None] + draw.loadings() @ np.asarray(draw.drawn_scores, dtype=np.float64).T
+    noise = np.broadcast_to(1.0 / draw.noise_precision[:, None], mean.shape).ravel()
+    level = np.zeros(mean.shape)
+    if data.likelihood != "gaussian":
+        level += data.center[data.kept][:, None] + (0.0 if draw.exposure is None else draw.exposure)
+    value = seen_draw(posterior.spec, draw, mean.ravel(), noise, noise, level.ravel(), rng).reshape(mean.shape)
+    if data.likelihood == "gaussian":
+        return to_table(data, value)
+    out = np.tile(data.center, (data.shape[1], 1))
+    out[:, data.kept] = value.T
+    return out

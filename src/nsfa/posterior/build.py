@@ -12,10 +12,12 @@ from nsfa.arrays import Floats, Ints
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels
+from nsfa.model.spec import ModelSpec
 from nsfa.posterior.align import Alignment, evenly
 from nsfa.posterior.columns import in_order, mostly_zero
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.factors import check_factors, trace_factors
+from nsfa.posterior.latent import Tables
 from nsfa.posterior.predict import INTERVAL_BYTES
 from nsfa.posterior.project import SampleMoments, is_large, sample_moments
 from nsfa.posterior.shares import Block, Picks, Shares, aligned_blocks
@@ -27,6 +29,7 @@ SCORE_DRAWS = 400
 SCORE_ENTRIES = 200_000_000
 # In very large tables, where a draw changes scores little, over as many as take so many multiplications.
 SCORE_WORK, LEAST_SCORE_DRAWS = 500_000_000_000, 10
+GAUSSIAN = ModelSpec()
 # All draws are aligned in so many parts.
 _PARTS = 20
 
@@ -39,6 +42,7 @@ def build_consensus(
     min_support: float = 0.5,
     level: float = 0.9,
     preview: bool = False,
+    spec: ModelSpec = GAUSSIAN,
 ) -> Consensus:
     """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
     draws = [draw for chain in chains for draw in chain]
@@ -61,7 +65,7 @@ def build_consensus(
     lower, upper = _intervals(aligned, len(some), inclusion, tail)
     # adding 0 makes −0 a plain zero
     lower, upper = np.where(sign > 0, lower, -upper) + 0.0, np.where(sign > 0, upper, -lower) + 0.0
-    scores, deviation = score_means(data, draws, alignment, keep, kernels, data.shape[1])
+    scores, deviation = score_means(Tables(data, spec, kernels, fitted=True), draws, alignment, keep, data.shape[1])
     return Consensus(
         loadings=data.to_user(mean * sign + 0.0)[:, order],
         lower=data.to_user(lower)[:, order],
@@ -131,13 +135,17 @@ def aligned_draws(
 
 def score_draws(draws: Sequence[Draw], n_samples: int) -> Ints:
     """The draws over which scores are averaged: fewer in large tables, and in very large ones fewer still."""
+    return evenly(len(draws), _enough_draws(draws, n_samples))
+
+
+def _enough_draws(draws: Sequence[Draw], n_samples: int) -> int:
     size = max(len(draws[0].noise_precision) * max(draw.n_factors for draw in draws), 1)
     affordable = max(SCORE_WORK // (size * max(n_samples, 1)), LEAST_SCORE_DRAWS)
-    return evenly(len(draws), min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100), affordable))
+    return min(SCORE_DRAWS, max(SCORE_ENTRIES // size, 100), affordable)
 
 
 def score_means(
-    data: Observed, draws: Sequence[Draw], alignment: Alignment, keep: Ints, kernels: Kernels, n_samples: int
+    tables: Tables, draws: Sequence[Draw], alignment: Alignment, keep: Ints, n_samples: int
 ) -> tuple[Floats, Floats]:
     """Posterior mean and standard deviation (N, K) of the samples' scores on the pivot's columns ``keep``.
 
@@ -145,15 +153,16 @@ def score_means(
 
     Over the draws that contain the factor: in the others it has no scores.
     """
+    data = tables.data
     # of a table that is elsewhere nobody's
     shape = 0 if data.elsewhere else data.shape[1], len(keep)
     mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
     if not shape[0]:
         return mean, square
-    some = score_draws(draws, n_samples)
+    some = evenly(len(draws), tables.enough(_enough_draws(draws, n_samples)))
 
     def scores(i: int) -> SampleMoments:
-        return sample_moments(data, draws[i], kernels, alignment.rotation[i], density=False)
+        return sample_moments(tables.under(draws[i], i), draws[i], tables.kernels, alignment.rotation[i], density=False)
 
     at_once = mostly_zero(draws[some[0]]) and not is_large(data)
     for i, moments in zip(some, in_order(scores, some, at_once), strict=True):

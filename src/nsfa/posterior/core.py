@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Bools, Floats, Ints
-from nsfa.blocks import in_blocks, one_thread
+from nsfa.blocks import in_blocks, no_blocks_for, one_thread
 from nsfa.counts import core_count
 from nsfa.data import Observed
 from nsfa.draw import COVARIANCES, Draw, feature_pairs
@@ -22,13 +22,13 @@ from nsfa.kernels import get_kernels
 from nsfa.kernels.dask_blocks import mapped
 from nsfa.length import Length
 from nsfa.metrics import log_mean_density
-from nsfa.model.priors import normal_log_density
 from nsfa.model.spec import ModelSpec
 from nsfa.posterior.align import Alignment, align, evenly
 from nsfa.posterior.answers import OwnAnswers
 from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build_consensus, score_draws, score_means
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, advise, diagnose
+from nsfa.posterior.latent import Tables, seen_log_density
 from nsfa.posterior.moves import moves_of
 from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
 from nsfa.posterior.project import is_large, sample_blocks, sample_moments
@@ -169,6 +169,8 @@ class Posterior(OwnAnswers):
     def log_predictive_density(self, X_true: Any, where: Any) -> Floats:
         """Log p(x | observed data) of entries that were missing in the fit, in the user's units.
 
+        Of counts, and of zeros and ones, the log probability.
+
         Parameters
         ----------
         X_true
@@ -188,12 +190,16 @@ class Posterior(OwnAnswers):
                 f"X_true must have shape {mask.shape} and hold the true value of every entry that where marks. "
                 f"Got shape {truth.shape}{', with NaN among them' if truth.shape == mask.shape else ''}."
             )
-        scale = self.data.scale[entries.column]
-        y = (truth[mask] - self.data.center[entries.column]) / scale
-        draws = self._enough_draws(entries)
-        moments = moments_of(self.data, draws, entries, fitted=True)
+        scale, y = self.data.scale[entries.column], truth[mask]
+        if self.data.likelihood == "gaussian":
+            y = (y - self.data.center[entries.column]) / scale
+        draws, level = self._enough_draws(entries), entries.level(self.data)
+        moments = moments_of(self._tables(), draws, entries)
         # one draw at a time: all of them may be many times the table
-        logs = (normal_log_density(y - m.mean, 1.0 / m.variance) for m in moments)
+        logs = (
+            seen_log_density(self.spec, draw, y, m.mean, m.variance, 1.0 / draw.noise_precision[entries.row], level)
+            for draw, m in zip(draws, moments, strict=True)
+        )
         out: Floats = reduce(np.logaddexp, logs) - np.log(len(draws) * scale)
         return out
 
@@ -201,7 +207,7 @@ class Posterior(OwnAnswers):
         """Posterior mean of entries that were missing in the fit, in the user's units and in row order."""
         _, entries = held_out(self.data, where)
         draws = self._enough_draws(entries)
-        (mean,) = summarise(moments_of(self.data, draws, entries, fitted=True), len(draws), level=None)
+        (mean,) = summarise(self._tables(), draws, entries, level=None)
         return entries.to_user(self.data, mean)
 
     @cached_property
@@ -216,8 +222,12 @@ class Posterior(OwnAnswers):
     def _built(self, min_support: float, level: float) -> Consensus:
         with threadpool_limits(1):
             kernels = get_kernels("numba", core_count() if is_large(self.data) else 1)
-            preview = self.length.preview
-            return build_consensus(self.data, self.chains, self._alignment, kernels, min_support, level, preview)
+            rest = min_support, level, self.length.preview, self.spec
+            return build_consensus(self.data, self.chains, self._alignment, kernels, *rest)
+
+    def _tables(self, data: Observed | None = None) -> Tables:
+        """The fitted table, or another one, as the draws see it."""
+        return Tables(self.data if data is None else data, self.spec, get_kernels("numba"), fitted=data is None)
 
     def alignment(self) -> Alignment:
         """Which factors of the draws are the same; computed once."""
@@ -254,20 +264,21 @@ class Posterior(OwnAnswers):
         consensus = self.consensus()
         if (named := in_blocks(X)) is not None:
             return self._scores_in_blocks(named.array)
-        given = self.draws, self._alignment, consensus.pivot, get_kernels("numba"), getattr(X, "shape", (1,))[0]
+        given = self.draws, self._alignment, consensus.pivot, getattr(X, "shape", (1,))[0]
         with threadpool_limits(1):
-            parts = [score_means(block, *given) for block in sample_blocks(self.data, X)]
+            parts = [score_means(self._tables(block), *given) for block in sample_blocks(self.data, X)]
         mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
         return mean * consensus.sign, deviation
 
     def _scores_in_blocks(self, X: Any) -> Any:
         """The same for a dask array: two lazy ones with its blocks of samples."""
+        no_blocks_for(self.spec)
         consensus = self.consensus()
         if X.ndim != 2 or X.shape[1] != self.data.n_features:
             raise ValueError(f"X must have the {self.data.n_features} features of the fit. Got shape {X.shape}.")
         some = score_draws(self.draws, X.shape[0])
         draws = [self.draws[i] for i in some]
-        given = self.data, draws, self._alignment.taken(some), consensus.pivot, consensus.sign
+        given = self.data, self.spec, draws, self._alignment.taken(some), consensus.pivot, consensus.sign
         both, width = mapped(X, _block_scores, given, 2 * consensus.n_factors), consensus.n_factors
         return both[:, :width], both[:, width:]
 
@@ -276,6 +287,12 @@ class Posterior(OwnAnswers):
 
         Missing entries are integrated out; features that did not vary in the fit are left out.
         """
+        if self.spec.latent:
+            raise ValueError(
+                "Densities of whole samples need Gaussian noise and a Gaussian likelihood. Got "
+                f"noise={self.spec.noise!r}, likelihood={self.spec.likelihood!r}; hide entries and use "
+                "log_predictive_density, or nsfa.compare."
+            )
         some, kernels, out = self._some_draws(), get_kernels("numba"), []
         with threadpool_limits(1):
             for block in sample_blocks(self.data, self._matched(X)):
@@ -297,7 +314,20 @@ class Posterior(OwnAnswers):
         """A table with the fit's features, its holes filled; with ``level`` also the bounds of the intervals."""
         table = as_float_table(X)
         data, fitted = self.data.like(table), self.data.is_from(table)
-        return fill_holes(data, table, self._some_draws(), fitted, level)
+        tables = self._tables(None if fitted else data)
+        draws = self._some_draws()
+        return fill_holes(tables, table, [draws[i] for i in evenly(len(draws), tables.enough(len(draws)))], level)
+
+    def outliers(self, least: float = 0.5) -> Any:
+        """Entries that are outliers with a probability of ``least`` or more, a pandas DataFrame, the surest first.
+
+        Columns: sample, feature (their numbers), name of the feature, value, expected (posterior mean of what the
+        factors say of it), noise_deviation (of ordinary entries), all in the user's units, and probability. Needs
+        ``noise="robust"``, else ValueError.
+        """
+        from nsfa.posterior.outliers import outlier_table
+
+        return outlier_table(self.data, self.spec, self._some_draws(), least)
 
     def to_arviz(
         self, *, log_likelihood: bool = False, posterior_predictive: bool = False, loadings: bool = True
@@ -336,11 +366,11 @@ class Posterior(OwnAnswers):
 
 def _block_scores(chunk: Any, payload: tuple[Any, ...]) -> Floats:
     """Means and standard deviations (n, 2 K) of a block's scores, on a worker."""
-    data, draws, alignment, keep, sign = payload
+    data, spec, draws, alignment, keep, sign = payload
     with one_thread():
         # of draws that were chosen for the whole table, all
-        given = draws, alignment, keep, get_kernels("numba"), 1
-        parts = [score_means(block, *given) for block in sample_blocks(data, chunk)]
+        given, kernels = (draws, alignment, keep, 1), get_kernels("numba")
+        parts = [score_means(Tables(block, spec, kernels, False), *given) for block in sample_blocks(data, chunk)]
     mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
     return np.hstack([mean * sign, deviation])
 

@@ -47,6 +47,7 @@ QUANTITIES = {
     "n_active": Quantity("active loadings", "active loadings", "the number of active loadings"),
     "concentration": Quantity("concentration", "concentration α", "the concentration α"),
     "stickiness": Quantity("stickiness", "stickiness β", "the stickiness β"),
+    "outliers": Quantity("share of outliers", "share of outliers", "the share of outliers"),
     "loading_power": Quantity("ΣG²", "ΣG²", "the size of the loadings"),
     "covariance_norm": Quantity("‖GGᵀ‖", "covariance ‖GGᵀ‖", "the size of the covariance"),
 }

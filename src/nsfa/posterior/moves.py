@@ -11,8 +11,8 @@ from nsfa import schedule
 from nsfa.chain import accepted_share
 from nsfa.data import Observed
 from nsfa.draw import Draw
+from nsfa.latent_samples import abilities_of
 from nsfa.model.spec import ModelSpec
-from nsfa.samples import abilities
 
 
 class MoveUse(NamedTuple):
@@ -25,7 +25,7 @@ class MoveUse(NamedTuple):
 
 def moves_of(spec: ModelSpec, data: Observed, chains: Sequence[Sequence[Draw]] = ()) -> tuple[MoveUse, ...]:
     """The moves that a model makes on a table, and what draws of it say of their acceptance; the unused ones last."""
-    plan = schedule.build(spec, data.shape[0], abilities(data))
+    plan = schedule.build(spec, data.shape[0], abilities_of(data, spec))
     found = {}
     for move in plan.moves:
         if move.name == "refresh":

@@ -12,7 +12,8 @@ from threadpoolctl import threadpool_limits
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.data import Observed
 from nsfa.draw import Draw
-from nsfa.kernels import Kernels, Projection, get_kernels
+from nsfa.kernels import Kernels, Projection
+from nsfa.posterior.latent import Tables, seen_draw, seen_mean
 from nsfa.posterior.project import cluster_fits, project
 
 # Draws kept for intervals, of entries or of loadings, are thinned to stay below this many bytes.
@@ -27,9 +28,18 @@ class Entries(NamedTuple):
     column: Ints
 
     def to_user(self, data: Observed, values: Floats) -> Floats:
-        """Values of these entries in the user's units."""
+        """Values of these entries in the user's units; counts, and zeros and ones, are in them."""
+        if data.likelihood != "gaussian":
+            return values
         out: Floats = values * data.scale[self.column] + data.center[self.column]
         return out
+
+    def level(self, data: Observed) -> Floats:
+        """What the Gaussian values of counts, or of zeros and ones, are to be raised by; zero for others."""
+        if data.likelihood == "gaussian":
+            return np.zeros(len(self.row))
+        level = data.center[self.column]
+        return level if data.exposure is None else level + data.exposure[self.sample]
 
 
 def modelled(data: Observed, mask: Bools) -> Entries:
@@ -61,6 +71,10 @@ def to_table(data: Observed, values: Floats) -> Floats:
 def fitted_table(data: Observed) -> Floats:
     """The fitted table (n_samples, n_features) in the user's units, NaN where missing."""
     values = data.values if data.offset is None else data.values.toarray() - data.offset[:, None]
+    if data.likelihood != "gaussian":
+        out = np.tile(data.center, (data.shape[1], 1))
+        out[:, data.kept] = (values if data.missing is None else np.where(data.missing, np.nan, values)).T
+        return out
     return to_table(data, values if data.missing is None else np.where(data.missing, np.nan, values))
 
 
@@ -71,10 +85,12 @@ class Moments(NamedTuple):
     variance: Floats
 
 
-def moments_of(data: Observed, draws: list[Draw], entries: Entries, fitted: bool) -> Iterator[Moments]:
-    """``predictive_moments`` by the compiled kernels, on one core."""
+def moments_of(tables: Tables, draws: list[Draw], entries: Entries) -> Iterator[Moments]:
+    """``predictive_moments`` of a table as each draw sees it, on one core."""
     with threadpool_limits(1):
-        yield from predictive_moments(data, draws, entries, get_kernels("numba"), fitted)
+        for number, draw in enumerate(draws):
+            seen = tables.under(draw, number)
+            yield from predictive_moments(seen, [draw], entries, tables.kernels, tables.fitted)
 
 
 def predictive_moments(
@@ -102,7 +118,7 @@ def predictive_moments(
             yield Moments(center + mean, variance + noise)
 
 
-def summarise(moments: Iterable[Moments], n_draws: int, level: float | None) -> list[Floats]:
+def summarise(tables: Tables, draws: list[Draw], entries: Entries, level: float | None) -> list[Floats]:
     """Posterior mean of entries over the draws, and with ``level`` the bounds of their central predictive intervals.
 
     Bounds are quantiles of one predictive draw per posterior draw, thinned where there are very many entries.
@@ -111,23 +127,25 @@ def summarise(moments: Iterable[Moments], n_draws: int, level: float | None) -> 
         raise ValueError(f"level must lie between 0 and 1. Got {level!r}.")
     total: Floats | float = 0.0
     rng, drawn, step = np.random.default_rng(0), [], 1
-    for i, (mean, variance) in enumerate(moments):
-        total = total + mean / n_draws
+    spec, raised, n_draws = tables.spec, entries.level(tables.data), len(draws)
+    for i, (mean, variance) in enumerate(moments_of(tables, draws, entries)):
+        total = total + seen_mean(spec, mean, variance, raised) / n_draws
         if level is not None:
             if i == 0:
                 step = max(1, -(-n_draws * 4 * len(mean) // INTERVAL_BYTES))
             if i % step == 0:
-                drawn.append((mean + np.sqrt(variance) * rng.standard_normal(len(mean))).astype(np.float32))
+                noise = 1.0 / draws[i].noise_precision[entries.row]
+                value = seen_draw(spec, draws[i], mean, variance, noise, raised, rng)
+                drawn.append(value.astype(np.float32))
     if level is None:
         return [np.asarray(total)]
     tail = (1 - level) / 2
     return [np.asarray(total), *np.quantile(np.array(drawn), [tail, 1 - tail], axis=0, method="weibull")]
 
 
-def fill_holes(
-    data: Observed, table: Floats, draws: list[Draw], fitted: bool, level: float | None
-) -> tuple[Floats, ...]:
-    """The user's ``table``, which ``data`` is made of, with its holes filled; with ``level`` also the bounds."""
+def fill_holes(tables: Tables, table: Floats, draws: list[Draw], level: float | None) -> tuple[Floats, ...]:
+    """The user's ``table``, which ``tables`` are made of, with its holes filled; with ``level`` also the bounds."""
+    data = tables.data
     filled, holes = table.copy(), np.isnan(table)
     flat = np.setdiff1d(np.arange(data.n_features), data.kept)
     filled[:, flat] = np.where(holes[:, flat], data.center[flat], table[:, flat])
@@ -135,8 +153,7 @@ def fill_holes(
     bounds = filled.copy(), filled.copy()
     if holes.any():
         entries = modelled(data, holes)
-        moments = moments_of(data, draws, entries, fitted)
-        for target, values in zip((filled, *bounds), summarise(moments, len(draws), level), strict=False):
+        for target, values in zip((filled, *bounds), summarise(tables, draws, entries, level), strict=False):
             target[holes] = entries.to_user(data, values)
     return (filled,) if level is None else (filled, *bounds)
 

@@ -121,8 +121,8 @@ def binary(seen: Seen) -> str | None:
     if seen.ends != (0.0, 1.0) or not seen.whole:
         return None
     return (
-        "The table holds only 0 and 1, which the model takes for measurements with normal noise: use the values behind "
-        "them if there are any."
+        "The table holds only 0 and 1, which the model takes for measurements with normal noise: use "
+        "--likelihood binary (likelihood='binary'), or the values behind them if there are any."
     )
 
 
@@ -133,7 +133,8 @@ def counts(seen: Seen, log2: bool) -> str | None:
         return None
     return (
         "The values are whole numbers, as counts are, and the model is for logarithms: use --log2 "
-        "(log2=True), best of counts that are normalised for each sample's total."
+        "(log2=True), best of counts that are normalised for each sample's total; or, where many are zero, "
+        "--likelihood counts (likelihood='counts')."
     )
 
 

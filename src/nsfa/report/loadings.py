@@ -137,7 +137,16 @@ def _limit(values: Floats) -> float:
 def spread_of(posterior: Posterior) -> Floats:
     """Standard deviation of every gene's observed values (n_features,), in the user's units."""
     data = posterior.data
+    if posterior.spec.latent:
+        return _latent_spread(posterior)
     return data.to_user(np.sqrt(data.power / data.count))
+
+
+def _latent_spread(posterior: Posterior) -> Floats:
+    """The same of the Gaussian values where the table only hints at them, by what factors and noise make of it."""
+    draws = posterior.draws[:: max(len(posterior.draws) // 100, 1)]
+    variance = [(draw.loadings() ** 2).sum(axis=1) + 1.0 / draw.noise_precision for draw in draws]
+    return posterior.data.to_user(np.sqrt(np.mean(variance, axis=0)))
 
 
 def shared_variance(posterior: Posterior, spread: Floats) -> dict[str, Any]:

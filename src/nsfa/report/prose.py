@@ -92,7 +92,11 @@ def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
         out.append(f"With those of fewer genes K was {_likely(posterior.n_factors)}")
     if n:
         total = percent(min(float(consensus.variance_explained.sum()), 1.0))
-        out.append(f"{'Together they explain' if n > 1 else 'It explains'} {total} of the variance.")
+        of = " of the values behind them" if posterior.spec.likelihood != "gaussian" else ""
+        out.append(f"{'Together they explain' if n > 1 else 'It explains'} {total} of the variance{of}.")
+    if posterior.spec.noise == "robust":
+        share = percent(float(posterior.trace("outliers").mean()))
+        out.append(f"{share} of the entries deviate by more than ordinary noise; outliers.csv lists the clear ones.")
     return out
 
 
@@ -170,10 +174,17 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
         f"Convergence was judged by {rhat if n_chains > 1 else ''}effective sample size (at least {ess:.0f}) of "
         "quantities that do not depend on factor labels (Vehtari et al., 2021)."
     )
+    seen = {
+        "counts": "Counts were taken as Poisson given log rates that are Gaussian, with over-dispersion per gene and "
+        "size factors per sample.",
+        "binary": "Zeros and ones were modelled by a probit.",
+        "gaussian": "Entries could be outliers with deviations of their own." if spec.noise == "robust" else "",
+    }[spec.likelihood]
     sentences = [
         f"We fitted {TITLES.get(spec.name, spec.name)} with nsfa {__version__} (Knowles and Ghahramani, 2011) to "
         f"{posterior.data.shape[1]:,} samples × {posterior.data.n_features:,} genes"
         + (f" ({percent(holes)} of entries missing and integrated out)." if holes else "."),
+        *([seen] if seen else []),
         f"We ran {n_chains} Markov chain{'s' if n_chains > 1 else ''} of {length.tune:,} warm-up sweeps and "
         f"{n_draws:,} kept draws{kept}{' each' if n_chains > 1 else ''} (seed {posterior.seed}).",
         "This was a preview, too short to judge convergence." if length.preview else judged,
@@ -209,6 +220,7 @@ def settings_table(posterior: Posterior, settings: dict[str, Any] | None) -> lis
         "number of factors": "inferred" if spec.n_components is None else spec.n_components,
         **({} if spec.pattern == "dense" else {"concentration α": spec.concentration}),
         "noise": spec.noise,
+        **({} if spec.likelihood == "gaussian" else {"likelihood": spec.likelihood}),
         "chains": len(posterior.chains),
         "tune": length.tune,
         "draws": length.draws,

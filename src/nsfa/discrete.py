@@ -1,0 +1,70 @@
+"""Counts and zeros and ones: what they must be, how much of each sample was counted, and each feature's usual level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import ndtri
+
+from nsfa.arrays import Bools, Floats
+from nsfa.table import as_float_table, check_finite, label
+
+# A sample in which nothing was counted counts as one with half a count, and so does a feature.
+_HALF = 0.5
+# Standard deviation of log size factors about those that the totals suggest: a few features may dominate these.
+EXPOSURE_SPREAD = 0.3
+
+
+def as_discrete(X: Any, likelihood: str, names: tuple[str, ...] | None) -> Floats:
+    """A dense float64 table (n_samples, n_features) of counts or of zeros and ones, NaN where missing; else ValueError.
+
+    A sparse table is made dense: the Gaussian values behind its zeros are not zero.
+    """
+    table = np.asarray(X.toarray(), dtype=np.float64) if sp.issparse(X) else as_float_table(X)
+    check_finite(table, names)
+    seen = np.nan_to_num(table)
+    if likelihood == "binary":
+        wrong, wanted = (seen != 0) & (seen != 1), "zeros and ones"
+    else:
+        wrong, wanted = (seen < 0) | (seen != np.rint(seen)), "whole numbers from 0 on"
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"likelihood={likelihood!r} needs a table of {wanted}, NaN where missing. Got {table[row, column]:g} at "
+            f"sample {row}, {label(names, column)}; use likelihood='gaussian' for other values."
+        )
+    return table
+
+
+def log_exposure(table: Floats, missing: Bools, expected: Floats) -> Floats:
+    """How much of each sample was counted (n_samples,), as logarithms about zero.
+
+    Its observed counts in all over what is ``expected`` (n_features,) of these features.
+    """
+    total, usual = np.where(missing, 0.0, table).sum(axis=1), (~missing) @ expected
+    out: Floats = np.log(np.maximum(total, _HALF)) - np.log(np.maximum(usual, _HALF))
+    return out
+
+
+def given_exposure(size_factors: Any, n_samples: int) -> Floats:
+    """Logarithms of size factors given by the user (n_samples,), about zero; ValueError if they are none."""
+    factors = np.asarray(size_factors, dtype=np.float64)
+    if factors.shape != (n_samples,) or not (np.isfinite(factors) & (factors > 0)).all():
+        raise ValueError(
+            f"size_factors must be 'total', None, or a positive number for each of {n_samples} samples. "
+            f"Got an array of shape {factors.shape}{' with other values' if factors.shape == (n_samples,) else ''}."
+        )
+    logs = np.log(factors)
+    out: Floats = logs - logs.mean()
+    return out
+
+
+def usual_level(table: Floats, missing: Bools, likelihood: str, exposure: Floats) -> Floats:
+    """What a feature's values are about (n_features,): its log rate per unit of exposure, or its normal quantile."""
+    total = np.where(missing, 0.0, table).sum(axis=0)
+    if likelihood == "counts":
+        return np.asarray(np.log(np.maximum(total, _HALF)) - np.log(np.exp(exposure) @ ~missing))
+    number = (~missing).sum(axis=0)
+    return np.asarray(ndtri((total + _HALF) / (number + 2 * _HALF)))

@@ -1,0 +1,155 @@
+"""Plain-NumPy draws of the Gaussian values behind a table that only hints at them: the specification."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nsfa.kernels.reference_moves import gamma_draw
+from nsfa.kernels.streams import (
+    EASY_RATE,
+    NEWTON_STEPS,
+    STRETCH_COLUMN,
+    STRETCH_STEP,
+    WIDER,
+    normals_from,
+    to_unit,
+    words,
+)
+
+if TYPE_CHECKING:
+    from nsfa.arrays import Bools, Floats
+    from nsfa.kernels import Hidden
+
+
+def fits(problem: Hidden) -> Floats:
+    """What the model expects of every value (D, N): μ_d + g_d·x_n."""
+    out: Floats = problem.intercept[:, None] + problem.loadings @ problem.scores
+    return out
+
+
+def _observed(problem: Hidden) -> Bools:
+    if len(problem.missing):
+        return ~problem.missing
+    return np.ones(problem.seen.shape, dtype=np.bool_)
+
+
+def draw_outliers(
+    problem: Hidden, shares: Floats, scales: Floats, prior: Floats, largest: float, key: int, first: int = 0
+) -> tuple[Floats, Floats, Floats]:
+    """P(scale j) ∝ w_j N(y; fit, ψ(1 + v_j)); τ ~ Gamma(a + N/2, b + ½ Σ e²/(1 + v_j)), deviations integrated out.
+
+    Then the deviations o ~ N(share · error, share · ψ), share v/(1 + v).
+    """
+    n_features, n_samples = problem.seen.shape
+    rows, columns = np.arange(n_features)[:, None], first + np.arange(n_samples)[None, :]
+    one, two = words(key, rows, columns)
+    error, tau = problem.seen - fits(problem), problem.noise_precision[:, None]
+    spread = 1.0 + scales
+    height = shares / np.sqrt(spread) * np.exp(-0.5 * (error**2 * tau)[..., None] / spread)
+    outliers = np.cumsum(height[..., 1:], axis=-1)
+    rest = to_unit(one) * (outliers[..., -1] + height[..., 0])
+    which = np.where(rest < outliers[..., -1], 1 + (rest[..., None] >= outliers[..., :-1]).sum(axis=-1), 0)
+    which = np.where(height.sum(axis=-1) == 0, len(scales) - 1, which)
+    seen, precision = _observed(problem), problem.noise_precision.copy()
+    for d in np.flatnonzero(prior[0] > 0):
+        shape = prior[0, d] + 0.5 * seen[d].sum()
+        rate = prior[1, d] + 0.5 * (error[d] ** 2 / spread[which[d]])[seen[d]].sum()
+        precision[d] = min(gamma_draw(shape, key, int(d), STRETCH_COLUMN) / rate, largest)
+    share, tau = scales[which] / spread[which], precision[:, None]
+    deviation = share * error + np.sqrt(share / tau) * normals_from(two, key, rows, columns, 1)
+    problem.values[seen] = np.where(which > 0, problem.seen - deviation, problem.seen)[seen]
+    own = (which > 0) & seen
+    square = np.where(own, deviation**2 / np.where(own, scales[which], 1.0), 0.0).sum(axis=1)
+    number = np.bincount(which[seen], minlength=len(shares)).astype(float)
+    return number, np.array([own.sum(axis=1), square]), precision
+
+
+def draw_rates(problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0) -> Floats:
+    """Log rates given counts, entry by entry, then each feature's noise with them."""
+    mean = fits(problem)
+    for d, n in zip(*np.nonzero(_observed(problem)), strict=True):
+        given = float(problem.seen[d, n]), mean[d, n], problem.noise_precision[d], level[d] + exposure[n]
+        problem.values[d, n] = _rate(*given, float(problem.values[d, n]), key, int(d), first + int(n))
+    seen, precision = _observed(problem), problem.noise_precision.copy()
+    for d in np.flatnonzero(prior[0] > 0):
+        own, raised = seen[d], level[d] + exposure[seen[d]]
+        fit, values = mean[d, own], problem.values[d, own]
+        step = _stretch_step(problem.seen[d, own], fit, values, raised, precision[d], prior[:, d], key, int(d))
+        problem.values[d, own] = fit + np.exp(0.5 * step) * (values - fit)
+        precision[d] *= np.exp(-step)
+    return precision
+
+
+def _stretch_step(
+    y: Floats, mean: Floats, values: Floats, raised: Floats, tau: float, prior: Floats, key: int, d: int
+) -> float:
+    """By how much log ψ moves, 0 if refused or not tried: values' distances from their means move with √ψ."""
+    u, normal = _numbers(key, d, STRETCH_COLUMN, 0, 1)
+    step = STRETCH_STEP * normal
+    if _numbers(key, d, STRETCH_COLUMN + 1, 0, 1)[0] < 0.75:
+        return 0.0
+
+    def height(log_noise: float) -> float:
+        new = mean + np.exp(0.5 * (log_noise + np.log(tau))) * (values - mean) + raised
+        return float((y * new - np.exp(new)).sum() - prior[0] * log_noise - prior[1] * np.exp(-log_noise))
+
+    return step if np.log(u) < height(step - np.log(tau)) - height(-np.log(tau)) else 0.0
+
+
+def _rate(y: float, mean: float, tau: float, level: float, now: float, key: int, d: int, n: int) -> float:
+    def target(at: float) -> float:
+        return float(y * at - np.exp(at + level) - 0.5 * tau * (at - mean) ** 2)
+
+    u, normal = _numbers(key, d, n, 0, 1)
+    if y == 0 and mean + level + 0.5 / tau < EASY_RATE:
+        new = mean + normal / np.sqrt(tau)
+        return float(new) if np.log(u) < np.exp(now + level) - np.exp(new + level) else now
+    if y > 0:
+        centre = (tau * mean + y * (np.log(y) - level)) / (tau + y)
+    else:
+        centre = min(mean, np.log(1.0 + tau * max(mean + level, 0.0)) - level)
+    rate = 0.0
+    for _ in range(NEWTON_STEPS):
+        rate = np.exp(centre + level)
+        centre += (y - rate - tau * (centre - mean)) / (tau + rate)
+    precision = WIDER * (tau + rate)
+    new = centre + normal / np.sqrt(precision)
+    ratio = target(new) - target(now) + 0.5 * precision * ((new - centre) ** 2 - (now - centre) ** 2)
+    return float(new) if np.log(u) < ratio else now
+
+
+def _numbers(key: int, d: int, n: int, attempt: int, half: int) -> tuple[float, float]:
+    """A uniform and a standard normal of a position's attempt."""
+    one, two = words(key, np.array([d]), np.array([n]), attempt)
+    return float(to_unit(one)[0]), float(normals_from(two, key, np.array([d]), np.array([n]), half)[0])
+
+
+def draw_signs(problem: Hidden, level: Floats, key: int, first: int = 0) -> None:
+    """Normal values on the side of zero that was seen, entry by entry."""
+    mean, spread = fits(problem), problem.noise_precision**-0.5
+    for d, n in zip(*np.nonzero(_observed(problem)), strict=True):
+        side = 1.0 if problem.seen[d, n] > 0.5 else -1.0
+        beyond = _beyond(-side * (mean[d, n] + level[d]) / spread[d], key, int(d), first + int(n))
+        problem.values[d, n] = mean[d, n] + side * spread[d] * beyond
+
+
+def _beyond(least: float, key: int, d: int, n: int) -> float:
+    rate, attempt = 0.5 * (least + np.sqrt(least * least + 4.0)), 0 if least < 0.5 else 1
+    while True:
+        if least < 0.5:
+            normals = [_numbers(key, d, n, attempt, attempt + 1)[1]]
+            if attempt == 0:
+                # the first word is not needed otherwise
+                word = words(key, np.array([d]), np.array([n]))[0]
+                normals.append(float(normals_from(word, key, np.array([d]), np.array([n]), 0)[0]))
+            for normal in normals:
+                if normal > least:
+                    return normal
+        else:
+            u, v = (float(to_unit(w)[0]) for w in words(key, np.array([d]), np.array([n]), attempt))
+            normal = least - np.log(u) / rate
+            if np.log(v) < -0.5 * (normal - rate) ** 2:
+                return float(normal)
+        attempt += 1

@@ -1,0 +1,210 @@
+"""Samples whose Gaussian values are drawn: outliers taken off, log rates behind counts, normals behind zeros and ones.
+
+Given these values everything else is as for any table (docs/model.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from nsfa.arrays import Floats
+from nsfa.columns import power_of
+from nsfa.data import Observed
+from nsfa.kernels import Hidden, Kernels
+from nsfa.kernels.streams import fresh_key
+from nsfa.model.priors import draw_shares, normal_log_density
+from nsfa.model.spec import ModelSpec, Priors
+from nsfa.samples import Samples, abilities
+from nsfa.state import State
+
+Generator = np.random.Generator
+
+# At the start, values of a feature are at most so many robust standard deviations from its median.
+_FAR = 3.0
+_NORMAL_MAD = 0.6745
+# As in moves/noise.py: copies of each other leave no residual at all.
+LARGEST_PRECISION = 1e10
+
+
+def samples_of(data: Observed, spec: ModelSpec, kernels: Kernels, first: int = 0) -> Samples:
+    """The samples of a table, as the model sees them."""
+    if data.likelihood == "counts":
+        return CountSamples(data, kernels, spec, first)
+    if data.likelihood == "binary":
+        return BinarySamples(data, kernels, spec, first)
+    if spec.noise == "robust":
+        return RobustSamples(data, kernels, spec, first)
+    return Samples(data, kernels, first)
+
+
+def abilities_of(data: Observed, spec: ModelSpec) -> frozenset[str]:
+    """What these samples can do: see ``Samples.can``."""
+    return abilities(data) | ({"latent"} if spec.latent else set())
+
+
+class LatentSamples(Samples):
+    """Samples with values of their own, ``start`` (D, N), behind what is ``seen`` of them (D, N)."""
+
+    def __init__(self, data: Observed, kernels: Kernels, spec: ModelSpec, start: Any, first: int = 0) -> None:
+        values = start if data.missing is None else np.where(data.missing, 0.0, start).astype(start.dtype)
+        own = replace(data, values=np.ascontiguousarray(values), power=power_of(values, None))
+        super().__init__(own, kernels, first)
+        self.seen = data.values
+        self._missing = np.zeros((0, 0), dtype=np.bool_) if data.missing is None else data.missing
+        self._start_power = own.power.copy()
+        # one noise for all features cannot move feature by feature
+        self._noise_shape = spec.priors.noise.shape if spec.noise_of_features else 0.0
+
+    @property
+    def can(self) -> frozenset[str]:
+        """What others can, and "latent"."""
+        return super().can | {"latent"}
+
+    @property
+    def table_power(self) -> Floats:
+        """That of the values at the start: later ones follow the noise, whose measure this is."""
+        return self._start_power
+
+    def hidden(self, state: State) -> Hidden:
+        """The values' problem, for the kernels."""
+        return Hidden(
+            values=self.data.values,
+            seen=self.seen,
+            missing=self._missing,
+            loadings=np.ascontiguousarray(state.loadings),
+            scores=np.ascontiguousarray(self.scores.T),
+            intercept=np.zeros(self.n_features) if state.intercept is None else state.intercept,
+            noise_precision=state.noise_precision,
+        )
+
+    def draw_latent(self, state: State, rng: Generator) -> None:
+        """Draw the values given what is seen of them, after which ``refresh`` must follow."""
+        self._draw(state, rng)
+        self.data.values_changed()
+        self.valid = False
+
+    def _draw(self, state: State, rng: Generator) -> None:
+        raise NotImplementedError
+
+    def hold_noise(self) -> None:
+        """Draw values alone from now on, and not the features' noise with them."""
+        self._noise_shape = 0.0
+
+    def _noise_prior(self, state: State) -> Floats:
+        """Shape and rate (2, D) of the noise precisions given their loadings alone; shapes of 0 hold them."""
+        out: Floats = np.tile([[self._noise_shape], [state.noise_rate]], self.n_features)
+        if self._noise_shape and state.relative:
+            number, square = state.slab_weight
+            out[0] += 0.5 * number
+            out[1] += 0.5 * square
+        return out
+
+
+class RobustSamples(LatentSamples):
+    """Samples of which some entries are outliers, with deviations of their own: values are without these.
+
+    At the start, values far from their feature's median are drawn in.
+    """
+
+    def __init__(self, data: Observed, kernels: Kernels, spec: ModelSpec, first: int = 0) -> None:
+        if data.offset is not None:
+            raise ValueError("noise='robust' needs a dense table. Got a sparse one; use X.toarray(), or other noise.")
+        super().__init__(data, kernels, spec, drawn_in(data), first)
+        self._scales, self._prior = outlier_scales(spec.priors), np.array(spec.priors.outlier_shares)
+
+    def _draw(self, state: State, rng: Generator) -> None:
+        """Which entries are outliers, noise precisions, the outliers' deviations, and the shares of each kind."""
+        given = np.asarray(state.outlier_share), self._scales, self._noise_prior(state), LARGEST_PRECISION
+        drawn = self.kernels.draw_outliers(self.hidden(state), *given, fresh_key(rng), self.first)
+        state.outlier_number, state.outlier_weight, state.noise_precision = drawn
+        state.outlier_share = draw_shares(rng, self._prior + drawn[0])
+
+
+def outlier_scales(priors: Priors) -> Floats:
+    """The scales of deviations (J + 1,), that of ordinary entries, zero, first."""
+    return np.array([0.0, *priors.outlier_scales])
+
+
+def drawn_in(data: Observed) -> Floats:
+    """Values (D, N), those far from their feature's median brought nearer; features that hardly vary are left alone."""
+    table = data.values if data.missing is None else np.where(data.missing, np.nan, data.values)
+    median = np.nanmedian(table, axis=1, keepdims=True)
+    far = _FAR * np.nanmedian(np.abs(table - median), axis=1, keepdims=True) / _NORMAL_MAD
+    far = np.where(far > 0, far, np.inf)
+    out: Floats = np.clip(data.values, median - far, median + far).astype(data.values.dtype)
+    return out
+
+
+class CountSamples(LatentSamples):
+    """Samples of counts, Poisson given values that are log rates less ``level`` (D,) and ``exposure`` (N,)."""
+
+    exposure: Floats
+
+    def __init__(self, data: Observed, kernels: Kernels, spec: ModelSpec, first: int = 0) -> None:
+        self.level, self.exposure = data.center[data.kept], np.array(data.exposure)
+        expected = np.exp(self.level[:, None] + self.exposure)
+        # between what is expected and what is seen
+        some = 0.5 * np.minimum(expected, 1.0)
+        super().__init__(data, kernels, spec, np.log((data.values + some) / (expected + some)), first)
+
+    def _draw(self, state: State, rng: Generator) -> None:
+        """Log rates given counts, noise precisions together with them, and exposures."""
+        given = self.hidden(state), self.level, self.exposure, self._noise_prior(state)
+        state.noise_precision = self.kernels.draw_rates(*given, fresh_key(rng), self.first)
+        if self.data.exposure_spread:
+            self._draw_exposure(state, rng)
+
+    def _draw_exposure(self, state: State, rng: Generator) -> None:
+        """e_n ~ N(e₀, s²) given the log rates, of which it is a part that all features share."""
+        tau, values = state.noise_precision, self.data.values
+        error, weight = tau @ values - self.scores @ (tau @ state.loadings), np.full(self.n_samples, tau.sum())
+        error -= 0.0 if state.intercept is None else tau @ state.intercept
+        holes = self._fit_of_holes(state)
+        if holes is not None:
+            if state.intercept is not None:
+                holes.data += np.repeat(state.intercept, np.diff(holes.indptr))
+            error, weight = error + holes.T @ tau, weight - self.data.absent.T @ tau
+        before, prior = np.asarray(self.data.exposure), self.data.exposure_spread**-2
+        precision = weight + prior
+        mean = (error + weight * self.exposure + prior * before) / precision
+        new = mean + rng.standard_normal(self.n_samples) / np.sqrt(precision)
+        values += self.exposure - new
+        if self.data.missing is not None:
+            values[self.data.missing] = 0.0
+        self.exposure = new
+
+    def log_seen(self) -> float:
+        """Log probability of the counts given their log rates, and log density of the exposures."""
+        rate = self.data.values + self.level[:, None] + self.exposure
+        each = self.seen * rate - np.exp(rate) - gammaln(self.seen + 1.0)
+        counts = float((each if self.data.missing is None else each[~self.data.missing]).sum())
+        if not self.data.exposure_spread:
+            return counts
+        error = self.exposure - np.asarray(self.data.exposure)
+        return counts + float(normal_log_density(error, self.data.exposure_spread**-2).sum())
+
+    def snapshot(self) -> dict[str, Any]:
+        """What the next sweeps depend on."""
+        return {**super().snapshot(), "exposure": self.exposure}
+
+    def restore(self, snapshot: dict[str, Any], state: State) -> None:
+        """Go on from a snapshot."""
+        self.exposure = snapshot["exposure"]
+        super().restore(snapshot, state)
+
+
+class BinarySamples(LatentSamples):
+    """Samples of zeros and ones: whether values plus ``level`` (D,) are above zero."""
+
+    def __init__(self, data: Observed, kernels: Kernels, spec: ModelSpec, first: int = 0) -> None:
+        self.level = data.center[data.kept]
+        # the middle of a normal's halves
+        start = np.where(data.values > 0.5, 0.8, -0.8) - self.level[:, None]
+        super().__init__(data, kernels, spec, start, first)
+
+    def _draw(self, state: State, rng: Generator) -> None:
+        self.kernels.draw_signs(self.hidden(state), self.level, fresh_key(rng), self.first)

@@ -1,0 +1,146 @@
+"""Tables that only hint at their Gaussian values, under a draw: the values, and what they say of entries as seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, log_ndtr, logsumexp, ndtr
+
+from nsfa.arrays import Floats
+from nsfa.data import Observed
+from nsfa.draw import Draw
+from nsfa.kernels import Kernels
+from nsfa.latent_samples import LatentSamples, outlier_scales, samples_of
+from nsfa.model.priors import normal_log_density
+from nsfa.model.spec import ModelSpec
+from nsfa.samples import Samples
+from nsfa.state import State
+
+# New samples: rounds of scores and values by turns, and of how many draws at most.
+ROUNDS = 15
+NEW_DRAWS = 60
+# Nodes of the integrals over a log rate.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
+_LOG_WEIGHTS = np.log(_WEIGHTS) - 0.5 * np.log(2 * np.pi)
+_NEWTON_STEPS = 8
+
+
+class Tables(NamedTuple):
+    """A table as each draw sees it: as it is, or with the Gaussian values drawn that it only hints at.
+
+    ``fitted`` says that it is the one of the fit, whose samples have scores in the draws; others begin with values as
+    a chain does, and ``ROUNDS`` times their scores and values are drawn by turns.
+    """
+
+    data: Observed
+    spec: ModelSpec
+    kernels: Kernels
+    fitted: bool
+
+    def under(self, draw: Draw, number: int) -> Observed:
+        """The Gaussian table under a draw, whose ``number`` keys the random numbers. Cost O(D N K)."""
+        if not self.spec.latent:
+            return self.data
+        rng = np.random.default_rng([number, 22])
+        samples, state = samples_of(self.data, self.spec, self.kernels), state_of(draw)
+        if isinstance(samples, LatentSamples):
+            # it is the draw's
+            samples.hold_noise()
+        if self.fitted and draw.drawn_scores is not None:
+            samples.set_scores(draw.drawn_scores.astype(np.float64))
+            if draw.exposure is not None:
+                samples.exposure = draw.exposure.astype(np.float64)
+            return _drawn(samples, state, rng)
+        for _ in range(ROUNDS):
+            samples.draw_scores(state, int(rng.bit_generator.random_raw()))
+            _drawn(samples, state, rng)
+            # they are the draw's, not these samples'
+            state.outlier_share = draw.outlier_share
+        return _drawn(samples, state, rng)
+
+    def enough(self, draws: int) -> int:
+        """Of how many draws at most the table is to be seen."""
+        return min(draws, NEW_DRAWS) if self.spec.latent and not self.fitted else draws
+
+
+def _drawn(samples: Samples, state: State, rng: np.random.Generator) -> Observed:
+    """The samples' table with values drawn anew, and exposures with them."""
+    samples.draw_latent(state, rng)
+    return replace(samples.data, exposure=getattr(samples, "exposure", None))
+
+
+def state_of(draw: Draw) -> State:
+    """As much of a chain's state as the values' and scores' conditionals need."""
+    loadings = draw.loadings()
+    state = State.from_arrays(
+        loadings,
+        draw.active(),
+        noise_precision=draw.noise_precision,
+        loading_precision=np.ones(draw.n_factors),
+        intercept=draw.intercept,
+        outlier_share=draw.outlier_share,
+    )
+    return state
+
+
+def seen_log_density(
+    spec: ModelSpec, draw: Draw, y: Floats, mean: Floats, variance: Floats, noise: Floats, level: Floats
+) -> Floats:
+    """Log density, or log mass, of entries as seen, given mean and variance of the Gaussian values behind them.
+
+    ``noise`` is the part of the variance that is noise, ``level`` what counts' log rates are above their values.
+    """
+    if spec.likelihood == "counts":
+        return poisson_normal_log_mass(y, mean + level, variance)
+    if spec.likelihood == "binary":
+        return np.asarray(log_ndtr(np.where(y > 0.5, 1.0, -1.0) * (mean + level) / np.sqrt(variance)))
+    if draw.outlier_share is None:
+        return np.asarray(normal_log_density(y - mean, 1.0 / variance))
+    logs = [
+        np.log(w) + normal_log_density(y - mean, 1.0 / (variance + v * noise))
+        for w, v in zip(draw.outlier_share, outlier_scales(spec.priors), strict=True)
+    ]
+    return np.asarray(logsumexp(logs, axis=0))
+
+
+def poisson_normal_log_mass(y: Floats, mean: Floats, variance: Floats) -> Floats:
+    """Log ∫ Poisson(y; eˡ) N(l; mean, variance) dl, by quadrature about the integrand's mode."""
+    tau = 1.0 / variance
+    at = np.where(y > 0, (tau * mean + y * np.log(np.maximum(y, 1.0))) / (tau + y), np.minimum(mean, 0.0))
+    for _ in range(_NEWTON_STEPS):
+        rate = np.exp(np.minimum(at, 700.0))
+        at = at + (y - rate - tau * (at - mean)) / (tau + rate)
+    spread = 1.0 / np.sqrt(tau + np.exp(at))
+    total = np.full(np.shape(y), -np.inf)
+    for node, log_weight in zip(_NODES, _LOG_WEIGHTS, strict=True):
+        x = at + spread * node
+        height = y * x - np.exp(np.minimum(x, 700.0)) + normal_log_density(x - mean, tau)
+        total = np.logaddexp(total, height + log_weight + 0.5 * node * node + np.log(spread))
+    out: Floats = total + 0.5 * np.log(2 * np.pi) - gammaln(y + 1.0)
+    return out
+
+
+def seen_mean(spec: ModelSpec, mean: Floats, variance: Floats, level: Floats) -> Floats:
+    """The mean of entries as seen, given that of the Gaussian values behind them."""
+    if spec.likelihood == "counts":
+        return np.asarray(np.exp(np.minimum(mean + level + 0.5 * variance, 700.0)))
+    if spec.likelihood == "binary":
+        return np.asarray(ndtr((mean + level) / np.sqrt(variance)))
+    return mean
+
+
+def seen_draw(
+    spec: ModelSpec, draw: Draw, mean: Floats, variance: Floats, noise: Floats, level: Floats, rng: Any
+) -> Floats:
+    """One predictive draw of entries as seen."""
+    if draw.outlier_share is not None:
+        scale = rng.choice(outlier_scales(spec.priors), size=len(mean), p=draw.outlier_share)
+        variance = variance + scale * noise
+    value: Floats = mean + np.sqrt(variance) * rng.standard_normal(len(mean))
+    if spec.likelihood == "counts":
+        return np.asarray(rng.poisson(np.exp(np.minimum(value + level, 30.0))), dtype=np.float64)
+    if spec.likelihood == "binary":
+        return np.asarray(value + level > 0, dtype=np.float64)
+    return value

@@ -1,0 +1,268 @@
+"""Tables that only hint at their Gaussian values: outliers, counts, zeros and ones, from the fit to the answers."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import integrate, stats
+
+import nsfa
+from nsfa import NSFA, SFA, ModelSpec
+from nsfa.chain import Chain, chain_generator
+from nsfa.data import observe, observe_discrete
+from nsfa.kernels import get_kernels
+from nsfa.latent_samples import samples_of
+from nsfa.metrics import match_factors
+from nsfa.model import Priors, preset
+from nsfa.model.joint import log_joint
+from nsfa.posterior.latent import poisson_normal_log_mass
+
+SETTINGS = {
+    "robust": {"noise": "robust"},
+    "counts": {"likelihood": "counts"},
+    "binary": {"likelihood": "binary"},
+}
+N_SAMPLES, N_FEATURES = 120, 30
+SHORT = {"chains": 2, "tune": 60, "draws": 40, "thin": 1, "random_state": 0, "n_jobs": 1}
+
+
+def simulate(kind, seed=0, n_samples=N_SAMPLES, n_features=N_FEATURES):
+    """A table of three factors on ten features each, and their loadings."""
+    rng = np.random.default_rng(seed)
+    loadings = np.kron(np.eye(3), np.ones((n_features // 3, 1)))
+    loadings *= rng.choice([-1.0, 1.0], loadings.shape)
+    values = rng.standard_normal((n_samples, 3)) @ loadings.T
+    if kind == "robust":
+        return values + rng.standard_t(3, values.shape), loadings
+    if kind == "counts":
+        depth = 0.5 * rng.standard_normal((n_samples, 1))
+        return rng.poisson(np.exp(values + depth)).astype(float), loadings
+    return (values + rng.standard_normal(values.shape) > 0).astype(float), loadings
+
+
+@pytest.fixture(scope="module", params=SETTINGS)
+def fitted(request):
+    """A fit with a tenth of the entries missing, the whole table, its loadings, and what was missing."""
+    X, loadings = simulate(request.param)
+    missing = np.random.default_rng(1).random(X.shape) < 0.1
+    model = NSFA(**SHORT, **SETTINGS[request.param])
+    with pytest.warns(match="converged|Not|settled|draws"):
+        model.fit(np.where(missing, np.nan, X))
+    return model, X, loadings, missing
+
+
+def test_planted_factors_are_found(fitted):
+    model, _, loadings, _ = fitted
+    assert model.n_components_ == 3
+    assert np.abs(match_factors(loadings, model.components_.T)[2]).min() > 0.9
+
+
+def test_hidden_entries_are_predicted_on_their_own_scale(fitted):
+    model, X, _, missing = fitted
+    log = model.posterior_.log_predictive_density(X, missing)
+    y, plain = X[missing], np.broadcast_to(np.nanmean(np.where(missing, np.nan, X), axis=0), X.shape)[missing]
+    if model.noise == "robust":
+        by_feature = stats.norm(plain, X.std()).logpdf(y)
+    elif model.likelihood == "counts":
+        by_feature = stats.poisson(plain).logpmf(y)
+    else:
+        by_feature = stats.bernoulli(plain).logpmf(y)
+    assert log.mean() > by_feature.mean() + 0.03
+    if model.likelihood != "gaussian":
+        assert (log < 0).all()
+        # the probabilities of all values sum to one
+        some = missing & (np.arange(X.shape[1]) == 3) & (np.arange(len(X)) < 40)[:, None]
+        values = range(2) if model.likelihood == "binary" else range(60)
+        total = sum(np.exp(model.posterior_.log_predictive_density(np.full_like(X, v), some)) for v in values)
+        np.testing.assert_allclose(total, 1.0, atol=0.02)
+
+
+def test_holes_are_filled_as_the_table_is_written(fitted):
+    model, X, _, missing = fitted
+    holes = np.where(missing, np.nan, X)
+    filled, low, high = model.impute(holes, level=0.9)
+    np.testing.assert_array_equal(filled[~missing], X[~missing])
+    assert ((low <= X) & (high >= X))[missing].mean() > 0.8
+    error, plain = (filled - X)[missing], (np.nanmean(holes, axis=0) - X)[missing]
+    assert (error**2).mean() < (plain**2).mean()
+    if model.likelihood == "binary":
+        assert filled.min() >= 0 and filled.max() <= 1
+    # a row of new samples as well as the table itself
+    assert np.isfinite(model.impute(holes[:5])).all()
+
+
+def test_scores_of_new_samples(fitted):
+    model, X, _, missing = fitted
+    own, again = model.posterior_.consensus().scores, model.transform(np.where(missing, np.nan, X))
+    assert all(np.corrcoef(own[:, k], again[:, k])[0, 1] > 0.9 for k in range(3))
+    some, deviation = model.transform(X[:7], return_std=True)
+    assert some.shape == deviation.shape == (7, 3) and (deviation > 0).all()
+
+
+def test_what_has_no_closed_form_is_refused(fitted):
+    with pytest.raises(ValueError, match="Densities of whole samples need Gaussian noise"):
+        fitted[0].score(fitted[1])
+
+
+def test_a_stored_fit_answers_and_goes_on_to_the_bit(fitted, tmp_path):
+    model, X, _, missing = fitted
+    holes = np.where(missing, np.nan, X)[:, :12]
+    short = {**SHORT, "tune": 4, "draws": 6, **{k: getattr(model, k) for k in ("noise", "likelihood")}}
+    with pytest.warns():
+        whole = NSFA(**short).fit(holes, store=tmp_path / "whole").posterior_
+    with pytest.warns():
+        NSFA(**{**short, "draws": 3}).fit(holes, store=tmp_path / "parts")
+    resumed = nsfa.resume(tmp_path / "parts", draws=3, n_jobs=1)
+    loaded = nsfa.load(tmp_path / "whole")
+    assert loaded.spec == whole.spec
+    for one in (resumed, loaded):
+        for a, b in zip(one.draws, whole.draws, strict=True):
+            np.testing.assert_array_equal(a.loadings(), b.loadings())
+            np.testing.assert_array_equal(a.drawn_scores, b.drawn_scores)
+            np.testing.assert_array_equal(a.noise_precision, b.noise_precision)
+            assert a.scalars["log_joint"] == b.scalars["log_joint"]
+    np.testing.assert_array_equal(loaded.impute(holes), whole.impute(holes))
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_backends_and_threads_draw_the_same(kind):
+    X = simulate(kind, n_samples=25, n_features=9)[0]
+    X[np.random.default_rng(2).random(X.shape) < 0.1] = np.nan
+    spec = preset("nsfa", **SETTINGS[kind])
+    data = observe(X) if kind == "robust" else observe_discrete(X, kind)
+    chains = [
+        Chain(samples_of(data, spec, get_kernels(*kernels)), spec, chain_generator(0, 0), start=2)
+        for kernels in (("reference", 1), ("numba", 1), ("numba", 2))
+    ]
+    for chain in chains:
+        for _ in range(4):
+            chain.sweep()
+    for other in chains[1:]:
+        np.testing.assert_allclose(other.samples.data.values, chains[0].samples.data.values, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(other.state.noise_precision, chains[0].state.noise_precision, rtol=1e-7)
+    np.testing.assert_array_equal(chains[1].samples.data.values, chains[2].samples.data.values)
+
+
+def test_outliers_are_listed(tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((60, 20))
+    X[4, 7], X[30, 2], X[11, 11] = 12.0, -15.0, np.nan
+    with pytest.warns():
+        posterior = NSFA(**SHORT, noise="robust").fit(X).posterior_
+    table = posterior.outliers()
+    assert {(4, 7), (30, 2)} <= set(zip(table["sample"], table["feature"], strict=True))
+    assert len(table) < 12 and (table["probability"].iloc[:2] > 0.99).all()
+    np.testing.assert_allclose(
+        table["value"], [X[i, j] for i, j in zip(table["sample"], table["feature"], strict=True)]
+    )
+    assert np.abs(table["expected"]).max() < 3
+    with pytest.raises(ValueError, match="noise='robust'"):
+        NSFA(**SHORT).fit(X).posterior_.outliers()
+
+
+def test_the_log_joint_knows_of_what_is_seen():
+    """Differences of the log joint in one value are those of its own terms."""
+    X = simulate("counts", n_samples=12, n_features=6)[0]
+    spec = preset("nsfa", likelihood="counts")
+    chain = Chain(samples_of(observe_discrete(X, "counts"), spec, get_kernels()), spec, chain_generator(0, 0), start=2)
+    chain.sweep()
+    samples, state = chain.samples, chain.state
+    before, value = log_joint(state, samples, spec), samples.data.values[2, 3]
+    fit = state.intercept[2] + state.loadings[2] @ samples.scores[3]
+    level = samples.level[2] + samples.exposure[3]
+    samples.data.values[2, 3] += 0.4
+    after = log_joint(state, samples, spec)
+    wanted = stats.poisson(np.exp(value + 0.4 + level)).logpmf(X[3, 2]) - stats.poisson(np.exp(value + level)).logpmf(
+        X[3, 2]
+    )
+    normal = stats.norm(fit, state.noise_precision[2] ** -0.5)
+    wanted += normal.logpdf(value + 0.4) - normal.logpdf(value)
+    np.testing.assert_allclose(sum(after.values()) - sum(before.values()), wanted)
+
+
+@pytest.mark.parametrize(("y", "mean", "variance"), [(0, -1.0, 0.5), (3, 0.0, 2.0), (40, 1.0, 0.05), (0, 4.0, 1.0)])
+def test_mass_of_a_count(y, mean, variance):
+    normal = stats.norm(mean, np.sqrt(variance))
+    ends = mean - 12 * np.sqrt(variance), mean + 12 * np.sqrt(variance)
+    exact, _ = integrate.quad(lambda x: stats.poisson(np.exp(x)).pmf(y) * normal.pdf(x), *ends, limit=500, epsabs=0)
+    found = poisson_normal_log_mass(np.array([float(y)]), np.array([mean]), np.array([variance]))
+    np.testing.assert_allclose(found, np.log(exact), rtol=1e-3)
+
+
+def test_sparse_counts_are_those_of_the_dense_table():
+    X = simulate("counts", n_samples=30, n_features=9)[0]
+    one, other = observe_discrete(X, "counts"), observe_discrete(sp.csr_array(X), "counts")
+    np.testing.assert_array_equal(one.values, other.values)
+    np.testing.assert_array_equal(one.exposure, other.exposure)
+
+
+def test_size_factors():
+    X = simulate("counts", n_samples=200, n_features=30)[0]
+    total = observe_discrete(X, "counts")
+    np.testing.assert_allclose(np.exp(total.exposure), X.sum(axis=1) / X.mean(axis=0).sum())
+    assert total.exposure_spread > 0
+    none = observe_discrete(X, "counts", None)
+    assert not none.exposure.any() and none.exposure_spread == 0
+    given = observe_discrete(X, "counts", np.arange(1, 201))
+    np.testing.assert_allclose(np.diff(given.exposure), np.diff(np.log(np.arange(1, 201))))
+    # hidden entries do not count, on either side
+    holes = X.copy()
+    holes[0, :15] = np.nan
+    expected = np.log(np.nansum(holes[0]) / np.nanmean(holes, axis=0)[15:].sum())
+    np.testing.assert_allclose(observe_discrete(holes, "counts").exposure[0], expected)
+    with pytest.raises(ValueError, match="a positive number for each of 200 samples"):
+        observe_discrete(X, "counts", [1.0, 2.0])
+
+
+def test_tables_of_another_kind_are_refused():
+    X = simulate("counts", n_samples=20, n_features=6)[0]
+    for likelihood, value, wanted in (
+        ("counts", 0.5, "whole numbers"),
+        ("counts", -1.0, "whole"),
+        ("binary", 2, "ones"),
+    ):
+        table = np.minimum(X, 1)
+        table[3, 2] = value
+        with pytest.raises(ValueError, match=f"needs a table of .*{wanted}.*at sample 3, feature 2"):
+            NSFA(likelihood=likelihood).fit(table)
+    with pytest.raises(ValueError, match="dense table"):
+        NSFA(noise="robust", **SHORT).fit(sp.csr_array(X))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"likelihood": "poisson"}, "likelihood must be one of"),
+        ({"likelihood": "counts", "noise": "robust"}, "noise of its own"),
+        ({"likelihood": "binary", "noise": "shared"}, "noise of its own"),
+        ({"likelihood": "counts", "priors": Priors.paper()}, "intercept=True"),
+    ],
+)
+def test_models_that_make_no_sense(changes, words):
+    with pytest.raises(ValueError, match=words):
+        ModelSpec(**changes)
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("model", ["sfa", "fa", "bfrm"])
+def test_every_model_takes_them(kind, model):
+    X = simulate(kind, n_samples=30, n_features=9)[0]
+    estimator = nsfa.estimators.ESTIMATORS[model](3, **{**SHORT, "chains": 1, "tune": 3, "draws": 6}, **SETTINGS[kind])
+    with pytest.warns():
+        estimator.fit(X)
+    assert np.isfinite(estimator.transform(X[:4])).all()
+
+
+def test_binary_noise_is_one():
+    X = simulate("binary", n_samples=40, n_features=9)[0]
+    with pytest.warns():
+        model = SFA(2, likelihood="binary", **{**SHORT, "tune": 100, "draws": 5}).fit(X)
+    np.testing.assert_array_equal(model.noise_variance_, 1.0)
+
+
+def test_robust_noise_compares_with_others():
+    X = simulate("robust", n_samples=50, n_features=12)[0]
+    short = {**SHORT, "random_state": None, "tune": 100, "draws": 60}
+    models = {"plain": NSFA(**short), "robust": NSFA(noise="robust", **short)}
+    table = nsfa.compare(X, models, splits=2, n_jobs=1, progress=False)
+    means = table.groupby("model")["lppd"].mean()
+    assert means["robust"] > means["plain"]
