@@ -220,6 +220,8 @@ class HostDevice:
         return _Sparse(matrix.copy())
 
     def pinned(self, array: Any) -> Any:
+        if array.ctypes.data in self._pinned:
+            raise RuntimeError("An array must be pinned once. Got one that is.")
         self._pinned.add(array.ctypes.data)
         return array
 
@@ -241,6 +243,9 @@ class HostDevice:
     def after(self, first: Any, then: Any) -> None:
         while first:
             first.pop(0)()
+
+    def trim(self) -> None:
+        """Nothing is kept for later."""
 
     def synchronize(self) -> None:
         """Kernels are done when they are launched."""

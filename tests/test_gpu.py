@@ -172,6 +172,9 @@ def test_auto_takes_a_gpu_where_it_gains(monkeypatch):
     data = table()
     assert resolve_backend("auto", data, preset("nsfa")) == "cpu"
     monkeypatch.setattr(backends, "WORTH_GPU", 1000)
+    assert resolve_backend("auto", data, preset("nsfa")) == "cpu"
+    assert resolve_backend("auto", table(sparse=True), preset("nsfa")) == "gpu"
+    monkeypatch.setattr(backends, "WORTH_GPU_SHORT", 1000)
     assert resolve_backend("auto", data, preset("nsfa")) == "gpu"
     assert resolve_backend("auto", data, preset("bfrm", n_components=2)) == "cpu"
 

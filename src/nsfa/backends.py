@@ -12,10 +12,11 @@ from nsfa.latent_samples import samples_of
 from nsfa.model.spec import ModelSpec
 from nsfa.passing import PassingSamples
 from nsfa.samples import Samples
+from nsfa.schedule import PARALLEL_FROM
 
 BACKENDS = ("auto", "cpu", "gpu")
 # Entries from which a GPU gains more than its start costs.
-WORTH_GPU = 1_000_000
+WORTH_GPU, WORTH_GPU_SHORT = 1_000_000, 50_000_000
 
 
 def check_backend(backend: Any, tf32: Any) -> None:
@@ -39,8 +40,10 @@ def resolve_backend(backend: str, data: Observed, spec: ModelSpec) -> str:
             raise ValueError(why)
     if backend != "auto":
         return backend
-    gains = data.shape[0] * data.shape[1] >= WORTH_GPU and no_gpu_for(data, spec) is None and gpu_missing() is None
-    return "gpu" if gains else "cpu"
+    # short dense tables have moves on the CPU that a GPU does without; in very large ones nobody waits for these
+    long, entries = data.offset is not None or data.shape[0] >= PARALLEL_FROM, data.shape[0] * data.shape[1]
+    gains = entries >= (WORTH_GPU if long else WORTH_GPU_SHORT)
+    return "gpu" if gains and no_gpu_for(data, spec) is None and gpu_missing() is None else "cpu"
 
 
 def no_gpu_for(data: Observed, spec: ModelSpec) -> str | None:
@@ -49,6 +52,8 @@ def no_gpu_for(data: Observed, spec: ModelSpec) -> str | None:
         return "Tables in blocks need backend='cpu' or 'auto'. Got 'gpu'; leave it out."
     if spec.latent:
         return f"backend='gpu' is for Gaussian noise and likelihood. Got {spec.latent_setting}; use backend='cpu'."
+    if data.offset is not None and data.values.nnz >= 2**31:
+        return f"backend='gpu' takes sparse tables of up to 2³¹ entries. Got {data.values.nnz:,}; use backend='cpu'."
     if not data.complete:
         return "backend='gpu' needs a table without missing entries. Got some; use backend='cpu'."
     if spec.scores != "gaussian" or spec.precision == "element" or spec.pattern == "two-level":

@@ -264,7 +264,7 @@ class StreamedBlocks:
 
     def __init__(self, values: Any, device: Any) -> None:
         self.device, self.shape, self.dtype = device, values.shape, values.dtype
-        self.values = device.pinned(contiguous(values))
+        self.values: Any = None
         room = int(0.5 * (1 - SPARE) * device.free_bytes) // max(1, values.itemsize * len(values))
         if room < 1:
             needed = 2 * values.itemsize * len(values) / 1e9
@@ -275,9 +275,13 @@ class StreamedBlocks:
         self.width = max(1, min(BLOCK, room // 32 * 32 or room, values.shape[1]))
         self.buffers = [device.padded(len(values), self.width, values.dtype) for _ in range(2)]
         self.copies = device.stream()
+        # last: what fails before leaves nothing pinned
+        self.values = device.pinned(contiguous(values))
 
     def __iter__(self) -> Any:
         starts = range(0, self.values.shape[1], self.width)
+        # the last pass may not be done with the buffers
+        self.device.after(None, self.copies)
         coming = self._copy(0, starts[0])
         for number, first in enumerate(starts):
             values = coming
@@ -295,6 +299,7 @@ class StreamedBlocks:
     def release(self) -> None:
         """Give the memory back."""
         if self.values is not None:
+            self.device.after(self.copies, None)
             self.device.synchronize()
             self.device.unpinned(self.values)
             self.values, self.buffers = None, []
@@ -328,6 +333,16 @@ class DeviceSamples(PassingSamples):
     def log_evidence(self, value: float) -> None:
         self._evidence = value
 
+    def close(self) -> None:
+        """Give the table's memory back."""
+        self.table.release()
+        self.kernels.device.trim()
+
+    def restore(self, snapshot: dict[str, Any], state: State) -> None:
+        """See ``Samples``; q as the kernel has it, to the last bit."""
+        super().restore(snapshot, state)
+        self.refresh(state)
+
     def note_evidence(self, noise_precision: Floats, gain: float) -> None:
         """See ``Samples``."""
         self._evidence = noise_precision, self.power, gain
@@ -347,6 +362,7 @@ class DeviceSamples(PassingSamples):
 
     def refresh(self, state: State) -> None:
         """See ``Samples``."""
+        self.kernels.forget_owners()
         if state.intercept is None:
             self.valid = True
             return

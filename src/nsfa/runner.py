@@ -152,8 +152,10 @@ def _run_kept(
 ) -> ChainResult:
     if keeper.complete:
         return ChainResult(chain, keeper.draws, finished=True)
-    with threadpool_limits(1):
-        samples = open_samples(job.data, job.spec, job.backend, job.tf32, job.threads)
+    with (
+        threadpool_limits(1),
+        closing(open_samples(job.data, job.spec, job.backend, job.tf32, job.threads)) as samples,
+    ):
         start = starting_factors(job.spec, job.data.shape, chain)
         engine = Chain(samples, job.spec, chain_generator(job.seed, chain), start, job.length.tune)
         keeper.restore(engine)

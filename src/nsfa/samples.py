@@ -96,6 +96,9 @@ class Samples:
         self._buffer = widened(scores, max(width or 0, self._n_factors))
         self.valid = False
 
+    def close(self) -> None:
+        """Give back what these samples hold beside this process's memory: nothing."""
+
     def place(self, state: State) -> State:
         """The state where these samples want it: as it is, or with its arrays per feature on a device."""
         return state
@@ -362,6 +365,8 @@ class Samples:
 
     def restore(self, snapshot: dict[str, Any], state: State) -> None:
         """Go on from a snapshot."""
+        if "scores" not in snapshot:
+            raise ValueError("The checkpoint is of another backend; go on with the one the run was begun with.")
         if "values" in snapshot:
             self.data.replace_values(snapshot["values"])
         self.set_scores(snapshot["scores"])

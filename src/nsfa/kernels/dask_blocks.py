@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -119,27 +120,30 @@ class Kept:
     def groups(self) -> list[tuple[str, list[Any]]]:
         """For each thread of each worker its address and what it goes through; waits until everything is there."""
         distributed: Any = import_module("distributed")
-        while not self._groups:
+        while not (found := self._groups):
             distributed.wait(self._futures)
             for future in self._futures:
-                if future.status == "error":
+                if future.status in ("error", "cancelled"):
                     future.result()
             holders = self.client.who_has(self._futures)
             where = [min(holders.get(future.key) or ("",)) for future in self._futures]
-            if "" in where:
-                # lost in between
-                continue
+            found = []
             for address, threads in sorted(self.client.nthreads().items()):
                 own = [future for future, there in zip(self._futures, where, strict=True) if there == address]
-                for first, last in _shares(len(own), threads):
-                    self._groups.append((address, own[first:last]))
-        return self._groups
+                found += [(address, own[first:last]) for first, last in _shares(len(own), threads)]
+            if sum(len(group) for _, group in found) < len(self._futures):
+                # lost, or its worker lost, in between
+                time.sleep(_LOOK)
+                continue
+            self._groups = found
+        return found
 
-    def moved(self) -> bool:
-        """Whether a worker is no longer there that something lay with; it is then looked for anew."""
-        if {address for address, _ in self._groups} <= set(self.client.nthreads()):
+    def moved(self, groups: list[tuple[str, list[Any]]]) -> bool:
+        """Whether a worker is no longer there that some of ``groups`` lay with; they are then looked for anew."""
+        if {address for address, _ in groups} <= set(self.client.nthreads()):
             return False
-        self._groups = []
+        if self._groups is groups:
+            self._groups = []
         return True
 
     def forget(self) -> None:
@@ -190,7 +194,7 @@ def reduced(what: Kept, function: Callable[..., Any], shared: Any, join: Join, f
             except TimeoutError:
                 if any(part.status == "error" for part in parts):
                     raise
-                waiting = not what.moved()
+                waiting = not what.moved(groups)
 
 
 def _sent(client: Any, shared: Any, times: int) -> Any:

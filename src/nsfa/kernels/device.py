@@ -168,6 +168,11 @@ class CupyDevice:
         current = self._cupy.cuda.get_current_stream()
         (then or current).wait_event((first or current).record())
 
+    def trim(self) -> None:
+        """Give memory that CuPy keeps for later back to the device."""
+        self._rooms.clear()
+        self._cupy.get_default_memory_pool().free_all_blocks()
+
     def synchronize(self) -> None:
         """Wait until everything is done."""
         self._cupy.cuda.get_current_stream().synchronize()
