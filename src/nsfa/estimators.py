@@ -84,7 +84,6 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         with opened(X, spec, self.scale, self.dtype, self.size_factors) as data:
             validate_data(self, X, reset=True, skip_check_array=True)
             settings = self._settings(spec, data)
-            self.backend_ = settings.backend
             if not on_cluster(self.n_jobs):
                 worker_count(self.n_jobs)
             with shown(self.chains, progress, monitor) as watcher:
@@ -138,6 +137,11 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return find_or_check(self, X, self._result().data.feature_names)
 
     @property
+    def backend_(self) -> str:
+        """Where the chains ran: "cpu" or "gpu"."""
+        return self._result().backend_
+
+    @property
     def _n_features_out(self) -> int:
         return self.n_components_
 
@@ -164,7 +168,7 @@ def _sampled(
         data, spec, chains=settings.chains, length=length, seed=seed, n_jobs=n_jobs, monitor=monitor,
         backend=settings.backend, tf32=settings.tf32,
     )  # fmt: skip
-    return Posterior.from_results(data, spec, run, length, seed)
+    return Posterior.from_results(data, spec, run, length, seed, settings.backend)
 
 
 def resolve_priors(prior: Any) -> Priors:

@@ -125,7 +125,7 @@ def _posterior(store: Store, data: Observed) -> Posterior:
             f"{store.path} holds no draws yet: its chains were stopped, or still are, in their warm-up. Go on with "
             f"nsfa.resume({str(store.path)!r})."
         )
-    return Posterior.from_results(data, settings.spec, results, settings.length, settings.seed)
+    return Posterior.from_results(data, settings.spec, results, settings.length, settings.seed, settings.backend)
 
 
 def _extended(store: Store, draws: int) -> Store:

@@ -21,7 +21,10 @@ BAD = [
     (lambda: preset("nsfa", stickiness=float("inf")), "stickiness must be a positive number below"),
     (lambda: preset("nsfa", spike=1.0), r"spike must lie in \[0, 1\). Got 1.0"),
     (lambda: preset("nsfa", birth_scale=0.0), "birth_scale must be a positive finite number"),
-    (lambda: preset("nsfa", noise="heavy"), "noise must be one of 'diagonal', 'isotropic', 'shared'. Got 'heavy'"),
+    (
+        lambda: preset("nsfa", noise="heavy"),
+        "noise must be one of 'diagonal', 'isotropic', 'shared', 'robust'. Got 'heavy'",
+    ),
     (lambda: preset("nsfa", sweep="fast"), "sweep must be one of"),
     (lambda: preset("nsfa", scores="dirichlet"), "pattern 'ibp' needs scores='gaussian'"),
     (lambda: preset("nsfa", priors=None), "priors must be a Priors object. Got None"),

@@ -64,7 +64,7 @@ def start(out: Path, plan: Plan, run: RunOptions) -> Posterior:
 
         def sampler(monitor: Monitor) -> Posterior:
             posterior: Posterior = plan.estimator.fit(plan.table.X, store=out / DRAWS, monitor=monitor).posterior_
-            if plan.estimator.backend_ == "gpu" and not run.quiet:
+            if posterior.backend_ == "gpu" and not run.quiet:
                 note("The chains ran on the GPU.")
             open_ones = {k: v for k, v in posterior.resolved.items() if getattr(plan.estimator, k) is None}
             if open_ones:

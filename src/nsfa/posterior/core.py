@@ -48,6 +48,7 @@ class Posterior(OwnAnswers):
     """Posterior draws of every chain, all of one length: after an interrupt, those that keep most draws in all.
 
     It has the verbs and attributes of the fitted estimator (``transform``, ``impute``, ``components_``, ...), too.
+    ``backend_`` is where the chains ran, "cpu" or "gpu".
     """
 
     data: Observed
@@ -56,10 +57,17 @@ class Posterior(OwnAnswers):
     length: Length
     seed: int
     finished: bool
+    backend_: str = "cpu"
 
     @classmethod
     def from_results(
-        cls, data: Observed, spec: ModelSpec, results: list[ChainResult], length: Length, seed: int
+        cls,
+        data: Observed,
+        spec: ModelSpec,
+        results: list[ChainResult],
+        length: Length,
+        seed: int,
+        backend: str = "cpu",
     ) -> Posterior:
         """Collect the results of ``runner.sample``; chains that drew nothing are left out."""
         some = [r.draws for r in results if r.draws]
@@ -70,7 +78,7 @@ class Posterior(OwnAnswers):
         kept = max(range(1, len(lengths) + 1), key=lambda n: n * lengths[n - 1])
         shortest = lengths[kept - 1]
         chains = tuple(tuple(draws[:shortest]) for draws in some if len(draws) >= shortest)
-        return cls(data, spec, chains, length, seed, all(r.finished for r in results))
+        return cls(data, spec, chains, length, seed, all(r.finished for r in results), backend)
 
     def __repr__(self) -> str:
         n_features, n_samples, (chains, draws) = self.data.n_features, self.data.shape[1], self.n_factors.shape
@@ -348,7 +356,13 @@ class Posterior(OwnAnswers):
         Only a fit with ``store=path`` keeps what ``nsfa.resume`` needs to go on.
         """
         settings = Settings(
-            self.spec, self.length, self.seed, len(self.chains), resumable=False, cut_short=not self.finished
+            self.spec,
+            self.length,
+            self.seed,
+            len(self.chains),
+            self.backend_,
+            resumable=False,
+            cut_short=not self.finished,
         )
         save_chains(path, self.data, settings, self.chains)
 
