@@ -421,8 +421,8 @@ def test_mutant_is_caught(mutate, name, changes, monkeypatch):
     mutate(monkeypatch)
     if "tilt" in mutate.__name__:
         many_tilts(monkeypatch)
-    # most are caught, at a stricter bound, in a third of the sweeps
-    for sweeps, bound in ((SWEEPS // 3, 1.5 * BOUND), (SWEEPS, BOUND)):
+    # most are caught, at a stricter bound, in a third of the sweeps; weak ones may take several times as many
+    for sweeps, bound in ((SWEEPS // 3, 1.5 * BOUND), (SWEEPS, BOUND), (6 * SWEEPS, BOUND)):
         result = geweke.run(name, sweeps, **changes)
         if result.worst > bound:
             return
