@@ -421,8 +421,12 @@ def test_mutant_is_caught(mutate, name, changes, monkeypatch):
     mutate(monkeypatch)
     if "tilt" in mutate.__name__:
         many_tilts(monkeypatch)
-    # most are caught, at a stricter bound, in a third of the sweeps; weak ones may take several times as many
-    for sweeps, bound in ((SWEEPS // 3, 1.5 * BOUND), (SWEEPS, BOUND), (6 * SWEEPS, BOUND)):
+    # most are caught, at a stricter bound, in a third of the sweeps
+    tries = [(SWEEPS // 3, 1.5 * BOUND), (SWEEPS, BOUND)]
+    if mutate is outliers_forgotten_where_scores_are_integrated_out:
+        # outliers of a table this small are few: it takes more of them to show
+        tries.append((6 * SWEEPS, BOUND))
+    for sweeps, bound in tries:
         result = geweke.run(name, sweeps, **changes)
         if result.worst > bound:
             return
