@@ -19,7 +19,7 @@ import scipy.sparse as sp
 import nsfa
 from nsfa import BFRM, NSFA, SFA
 from nsfa.backends import open_samples
-from nsfa.blocks import Named, Piece, observe_blocks, one_thread, sum_group
+from nsfa.blocks import Named, Piece, observe_blocks, sum_group
 from nsfa.chain import Chain, chain_generator
 from nsfa.columns import dense_columns
 from nsfa.data import observe
@@ -28,6 +28,7 @@ from nsfa.draws.files import StoreError
 from nsfa.kernels import dask_blocks, get_kernels
 from nsfa.model import preset
 from nsfa.passing import ObservedTable, PassingSamples
+from nsfa.threads import one_thread
 from nsfa.units import Node, add_columns, cuts, finish, joined, units_of
 
 SHORT = {"chains": 2, "tune": 12, "draws": 6, "thin": 1, "random_state": 0}
@@ -314,7 +315,7 @@ def test_one_thread_is_given_back_by_the_last(monkeypatch):
         def restore_original_limits(self):
             given.append("back")
 
-    monkeypatch.setattr("nsfa.blocks.threadpool_limits", Limits)
+    monkeypatch.setattr("nsfa.threads.threadpool_limits", Limits)
     with one_thread():
         with one_thread():
             pass

@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 # From the bottom up. Those of one line know nothing of each other; "nsfa" is the package's own table of names.
 LAYERS = """
-    version arrays atomic
+    version arrays atomic interrupts
     kernels table
     columns discrete
     data state units
@@ -19,7 +19,7 @@ LAYERS = """
     gpu_samples
     model
     latent_samples
-    moves metrics filling counts matching annotations
+    moves metrics filling counts threads matching annotations
     schedule blocks
     draw length
     chain

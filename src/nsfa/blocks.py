@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Floats
 from nsfa.counts import core_count
@@ -29,6 +27,7 @@ from nsfa.kernels import get_kernels
 from nsfa.model.spec import ModelSpec
 from nsfa.passing import ObservedTable, Passed
 from nsfa.table import check_power, check_shape
+from nsfa.threads import one_thread
 from nsfa.units import (
     Cut,
     Node,
@@ -116,26 +115,6 @@ def make_piece(cut: Cut, chunks: list[Any], outline: Observed, in_files: bool) -
         _ = data.total
         units.append(data)
     return Piece(cut.first, cut.unit, units, cluster.scratch_folder() if in_files else None)
-
-
-_limits = threading.Lock()
-_limited: list[Any] = []
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One BLAS thread, since their number can change the last bit; the former again once no task needs it."""
-    with _limits:
-        _limited.append(None if _limited else threadpool_limits(1))
-    try:
-        yield
-    finally:
-        with _limits:
-            if len(_limited) == 1:
-                _limited.pop().restore_original_limits()
-            else:
-                # the first one has what to go back to
-                _limited.pop()
 
 
 def sum_group(pieces: list[Piece], shared: tuple[str, tuple[Any, ...]]) -> list[Node]:

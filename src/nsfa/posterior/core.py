@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Bools, Floats, Ints
-from nsfa.blocks import in_blocks, no_blocks_for, one_thread
+from nsfa.blocks import in_blocks, no_blocks_for
 from nsfa.counts import core_count
 from nsfa.data import Observed
 from nsfa.draw import COVARIANCES, Draw, feature_pairs
@@ -34,6 +34,7 @@ from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, su
 from nsfa.posterior.project import is_large, sample_blocks, sample_moments
 from nsfa.runner import ChainResult
 from nsfa.table import as_float_table
+from nsfa.threads import one_thread
 
 # Entries times squared factors, over all draws, beyond which a prediction takes fewer draws.
 _PREDICTION_WORK = 400_000_000_000
