@@ -74,6 +74,17 @@ def test_gene_list_keeps_the_expected_share_of_errors(by_hand):
         one.genes(0, fdr=2)
 
 
+def test_many_certain_genes_leave_no_room_for_one_that_is_none(by_hand):
+    """Mean errors of 0.1/21, 0.6/22 and 1.11/23 would all do."""
+    probability = np.r_[np.ones(20), 0.9, 0.5, 0.49, 0.0][:, None]
+    one = replace(by_hand[2], inclusion=probability, relevance=probability, loadings=np.ones((24, 1)))
+    for effect in (0, 0.05):
+        assert one.genes(0, effect=effect).tolist() == list(range(22))
+        assert one.genes(0, fdr=0.9, effect=effect).tolist() == list(range(22))
+    every = replace(one, inclusion=np.full((24, 1), 0.5), relevance=np.full((24, 1), 0.4))
+    assert len(every.genes(0, fdr=0.6, effect=0)) == 24 and not len(every.genes(0, fdr=0.9))
+
+
 def share_of(draws, truth, effect):
     """By definition, one draw at a time: how often the factor like ``truth`` explains so much of each gene."""
     often, count = 0, 0
