@@ -19,7 +19,7 @@ import scipy.sparse as sp
 import nsfa
 from nsfa import BFRM, NSFA, SFA
 from nsfa.backends import open_samples
-from nsfa.blocks import Named, Piece, observe_blocks, sum_group
+from nsfa.blocks import Asked, Named, Piece, observe_blocks, sum_group
 from nsfa.chain import Chain, chain_generator
 from nsfa.columns import dense_columns
 from nsfa.data import observe
@@ -166,7 +166,7 @@ def test_a_piece_in_files_is_sent_with_what_is_in_them(table, tmp_path):
     data = observe(table)
     piece = Piece(2, N, [data], str(tmp_path))
     sent = pickle.loads(pickle.dumps(piece))
-    (number, unit), nodes = next(iter(sent.units())), sum_group([sent], ("second", (np.ones((30, 1)),)))
+    (number, unit), nodes = next(iter(sent.units())), sum_group([sent], Asked("second", (np.ones((30, 1)),)))
     assert number == 2 and nodes[0].first == 2
     np.testing.assert_array_equal(unit.values, data.values)
     assert piece.__sizeof__() < 10_000 < data.values.nbytes < sent.__sizeof__()
@@ -283,7 +283,7 @@ def test_sparse_blocks_are_fitted_as_dense_ones(table, client):
         (BFRM(2), lambda X: X, "clustered"),
         (SFA(2, noise="robust"), lambda X: X, "Gaussian noise and likelihood. Got noise='robust'"),
         (SFA(2, likelihood="counts"), lambda X: X, "Got likelihood='counts'; use a table in memory"),
-        (SFA(2, backend="gpu"), lambda X: X, "backend='cpu'"),
+        (SFA(2, backend="gpu"), lambda X: X, "On the worker .* needs an NVIDIA GPU and CuPy. .* or use backend='cpu'"),
         (SFA(2, scale="rows"), lambda X: X, "scale must be"),
     ],
 )

@@ -20,7 +20,8 @@ LAYERS = """
     model
     latent_samples
     moves metrics filling counts threads matching annotations
-    schedule blocks
+    schedule block_devices
+    blocks
     draw length
     chain
     draws monitor workers backends

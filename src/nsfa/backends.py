@@ -32,10 +32,13 @@ def check_backend(backend: Any, tf32: Any) -> None:
 def resolve_backend(backend: str, data: Observed, spec: ModelSpec) -> str:
     """What "auto" is for this table on this machine, any other as it is; ValueError where there is no such machine.
 
-    A GPU is taken where there is one, the table is large enough to gain, and the model and the table can be there.
+    A GPU is taken where there is one, the table is large enough to gain, and the model and the table can be there;
+    those of workers only where they are asked for.
     """
+    if data.elsewhere and backend == "auto":
+        return "cpu"
     if backend == "gpu":
-        why = no_gpu_for(data, spec) or gpu_missing()
+        why = data.values.table.no_device() if data.elsewhere else no_gpu_for(data, spec) or gpu_missing()
         if why is not None:
             raise ValueError(why)
     if backend != "auto":
@@ -48,8 +51,6 @@ def resolve_backend(backend: str, data: Observed, spec: ModelSpec) -> str:
 
 def no_gpu_for(data: Observed, spec: ModelSpec) -> str | None:
     """Why a table or a model cannot be on a GPU, or None."""
-    if data.elsewhere:
-        return "Tables in blocks need backend='cpu' or 'auto'. Got 'gpu'; leave it out."
     if spec.latent:
         return f"backend='gpu' is for Gaussian noise and likelihood. Got {spec.latent_setting}; use backend='cpu'."
     if data.offset is not None and data.values.nnz >= 2**31:
@@ -71,7 +72,8 @@ def open_samples(
     Beside these it takes the names of kernels, "numba" and "reference": what tests and earlier stores call the CPU.
     """
     if data.elsewhere:
-        return PassingSamples(data.values.table, get_kernels("numba", threads))
+        table = data.values.table
+        return PassingSamples(table.on_devices(tf32) if backend == "gpu" else table, get_kernels("numba", threads))
     if backend == "gpu":
         return gpu_samples(data, tf32, threads)
     return samples_of(data, spec, get_kernels("numba" if backend == "cpu" else backend, threads))

@@ -100,18 +100,20 @@ class DeviceTable:
     """A complete table (D, N) on a device, in blocks of samples: see ``Table``.
 
     ``moments`` (3, D) are the features' counts, sums and sums of squares; ``offset`` (D,) is what sparse values are yet
-    to be reduced by.
+    to be reduced by, and ``start`` the first sample's number in a larger table.
     """
 
-    def __init__(self, blocks: Any, moments: Floats, kernels: GpuKernels, offset: Floats | None = None) -> None:
+    def __init__(
+        self, blocks: Any, moments: Floats, kernels: GpuKernels, offset: Floats | None = None, start: int = 0
+    ) -> None:
         self.kernels, self.device, self.shape, self._blocks = kernels, kernels.device, blocks.shape, blocks
+        self.start = start
         self.count, self.total, self.power = self.device.put_all(*moments)
         self.offset = None if offset is None else self.device.put(offset)
         self._kind = "float" if blocks.dtype == np.float32 else "double"
-        self.scores: list[Any] | None = None
 
     @classmethod
-    def of(cls, data: Observed, kernels: GpuKernels) -> DeviceTable:
+    def of(cls, data: Observed, kernels: GpuKernels, start: int = 0) -> DeviceTable:
         """A table sent to the device; if dense and too large for it, it stays here and passes through."""
         device = kernels.device
         kind: Any = DenseBlocks
@@ -120,10 +122,10 @@ class DeviceTable:
         elif data.values.nbytes > (1 - SPARE) * device.free_bytes:
             kind = StreamedBlocks
         moments = np.stack([data.count, data.total, data.power])
-        return cls(kind(data.values, device), moments, kernels, data.offset)
+        return cls(kind(data.values, device), moments, kernels, data.offset, start)
 
     def pass_scores(self, loadings: Any, noise_precision: Any, intercept: Any, key: int) -> Passed:
-        """Draw all scores: see ``Table``. They stay in ``scores`` until the next, block by block."""
+        """Draw all scores, block by block: see ``Table``."""
         device, (n_features, n_factors) = self.device, loadings.shape
         self.kernels.forget_owners()
         right, small = self._weighted(loadings, noise_precision, intercept)
@@ -131,25 +133,26 @@ class DeviceTable:
         away, back = device.put_all(dtrtri(root, lower=1)[0], small[:, -1])
         cross = device.zeros((n_features, n_factors))
         sums: Any = None
-        kept: list[Any] = []
         for first, block in self._blocks:
             half = self._half(block, right, away, back)
             gain = half.reshape(1, -1) @ half.ravel()
-            size = np.int64(len(half)), np.int64(n_factors), np.uint64(key), np.int64(first)
-            self.kernels.rows("add_normals", len(half) * ((n_factors + 1) // 2), *size, half)
-            scores = half @ away
+            scores = self._drawn(half, away, key, first)
             self._add(block.multiply(self._in_table_precision(scores)), cross)
             part = np.concatenate([(scores.T @ scores).ravel(), scores.sum(axis=0), gain])
             sums = part if sums is None else sums + part
-            if self._blocks.keeps_scores:
-                kept.append(scores)
-        self.scores = kept
         if self.offset is not None:
             cross -= self.offset[:, None] * sums[-1 - n_factors : -1]
         summed = to_host(sums)
         gram, total = summed[: n_factors**2].reshape(n_factors, n_factors), summed[n_factors**2 : -1]
         gained = 0.5 * float(summed[-1]) - self.shape[1] * float(np.log(root.diagonal()).sum())
         return Passed(gram, cross, total, gained)
+
+    def _drawn(self, half: Any, away: Any, key: int, first: int) -> Any:
+        """The scores (n, K) of a block's samples: (half + ε) L⁻¹."""
+        n, n_factors = half.shape
+        size = np.int64(n), np.int64(n_factors), np.uint64(key), np.int64(self.start + first)
+        self.kernels.rows("add_normals", n * ((n_factors + 1) // 2), *size, half)
+        return half @ away
 
     def _weighted(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Any, Floats]:
         """diag(τ) G in the table's precision; Gᵀ diag(τ) G beside Gᵀ diag(τ) centre (K, K + 1)."""
@@ -175,7 +178,7 @@ class DeviceTable:
         n, width = array.shape
         out = self.device.padded(n, width, self._blocks.dtype)
         size = np.int64(n), np.int32(width), _width(array), _width(out)
-        self.kernels.rows(f"weigh_{self._kind}", n * width, *size, array, None, out)
+        self.kernels.rows(f"convert_{self._kind}", n * width, *size, array, out)
         return out
 
     def _add(self, product: Any, out: Any) -> None:
@@ -205,8 +208,6 @@ class DeviceTable:
 
 class DenseBlocks:
     """A dense table on the device, its columns in blocks."""
-
-    keeps_scores = True
 
     def __init__(self, values: Any, device: Any) -> None:
         self.device, self.shape, self.dtype = device, values.shape, values.dtype
@@ -238,8 +239,6 @@ class DenseBlock:
 class SparseBlock:
     """A sparse table on the device, whole, and its transpose."""
 
-    keeps_scores = True
-
     def __init__(self, values: Any, device: Any) -> None:
         self.shape, self.dtype = values.shape, values.dtype
         self.matrix, self.transpose = device.sparse(values.tocsr()), device.sparse(values.T.tocsr())
@@ -259,8 +258,6 @@ class SparseBlock:
 
 class StreamedBlocks:
     """A dense table in this process's memory whose columns pass through the device, copied beside the work there."""
-
-    keeps_scores = False
 
     def __init__(self, values: Any, device: Any) -> None:
         self.device, self.shape, self.dtype = device, values.shape, values.dtype

@@ -87,6 +87,11 @@ def places(client: Any) -> list[str]:
     return out
 
 
+def asked(client: Any, question: Callable[[], Any]) -> dict[str, Any]:
+    """What each worker answers, by its address."""
+    return dict(client.run(question))
+
+
 def memory(client: Any) -> float:
     """Bytes that the workers may use together; infinite where one has no limit."""
     limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]

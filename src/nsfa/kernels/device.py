@@ -84,6 +84,11 @@ class CupyDevice:
         """Memory that is left, what CuPy keeps for later included."""
         return _free_bytes(self._cupy)
 
+    @property
+    def total_bytes(self) -> int:
+        """Memory that the device has."""
+        return int(self._cupy.cuda.runtime.memGetInfo()[1])
+
     def empty(self, shape: Any, dtype: Any = np.float64) -> Any:
         """A new array; GpuError says how much was needed where there is too little memory."""
         with enough_memory():
