@@ -8,9 +8,9 @@ from nsfa.data import Observed
 from nsfa.gpu_samples import gpu_samples
 from nsfa.kernels import get_kernels
 from nsfa.kernels.device import gpu_missing
-from nsfa.latent_samples import samples_of
+from nsfa.latent_samples import abilities_of, samples_of
 from nsfa.model.spec import ModelSpec
-from nsfa.passing import PassingSamples
+from nsfa.passing import PassingSamples, passing_abilities
 from nsfa.samples import Samples
 from nsfa.schedule import PARALLEL_FROM
 
@@ -62,6 +62,12 @@ def no_gpu_for(data: Observed, spec: ModelSpec) -> str | None:
     if spec.sweep == "collapsed":
         return "backend='gpu' sweeps features in parallel. Got sweep='collapsed'; use 'auto', or backend='cpu'."
     return None
+
+
+def abilities_on(backend: str, data: Observed, spec: ModelSpec) -> frozenset[str]:
+    """What the samples of a chain on a backend can do: see ``Samples.can``."""
+    on_device = backend == "gpu" and not data.elsewhere
+    return passing_abilities(at_once=True) if on_device else abilities_of(data, spec)
 
 
 def open_samples(

@@ -82,7 +82,7 @@ class PassingSamples(Samples):
     @property
     def can(self) -> frozenset[str]:
         """What moves may ask for: see ``Samples``."""
-        return frozenset({"whole", "complete", "at once"} if self.at_once else {"whole", "complete"})
+        return passing_abilities(self.at_once)
 
     @property
     def complete(self) -> bool:
@@ -264,6 +264,11 @@ class PassingSamples(Samples):
             self._reduced_by = beside(snapshot["reduced_by"], self.power)
         self.power = self.table.power if state.intercept is None else self._power_about(state.intercept)
         self.valid = True
+
+
+def passing_abilities(at_once: bool) -> frozenset[str]:
+    """What samples can do that keep no scores: see ``Samples.can``."""
+    return frozenset({"whole", "complete", "at once"} if at_once else {"whole", "complete"})
 
 
 class ObservedTable:

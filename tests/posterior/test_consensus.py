@@ -51,6 +51,20 @@ def test_means_are_over_the_draws_that_contain_the_factor(by_hand):
         assert not np.signbit(values[values == 0]).any(), "−0 looks odd in a table"
 
 
+def test_scores_of_a_factor_that_few_draws_have_are_taken_from_those(rng, monkeypatch):
+    """Two evenly spread draws are the first and the last, which lack it."""
+    a, b = np.array([2.0, -3.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0, 1.0])
+    draws = [draw_of(np.column_stack(g)) for g in ([a], [a, b], [a, b], [a, b], [a, b], [a])]
+    data = observe(rng.normal(size=(10, 4)))
+    given = data, [draws], align(draws, dense=False), get_kernels("reference")
+    every = build_consensus(*given)
+    monkeypatch.setattr(module, "SCORE_DRAWS", 2)
+    few = build_consensus(*given)
+    assert (few.support < 1).sum() == 1 and (few.scores_std > 0.1).all()
+    np.testing.assert_allclose(few.scores, every.scores, atol=1e-9)
+    np.testing.assert_allclose(few.scores_std, every.scores_std, atol=1e-9)
+
+
 def test_variance_explained_is_a_share_of_loadings_and_noise(by_hand):
     _, draws, found = by_hand
     total = [d.scalars["loading_power"] + 4 for d in draws]

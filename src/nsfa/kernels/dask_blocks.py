@@ -26,10 +26,12 @@ _PATIENCE = "10s"
 _LOOK, _FETCH = 0.5, 60.0
 # The first workers a machine gets, if there are none.
 N_WORKERS = 2
-# Ctrl-C is for the client, which needs them to end its sweep; that they end in the middle of one is no news.
+# Ctrl-C is for the client, which needs them to end its sweep. That they end in the middle of something is no news, and
+# what their tasks raise comes to the client.
 _QUIET_WORKERS = (
     "import logging, signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-    "logging.getLogger('distributed.worker.state_machine').setLevel('ERROR')"
+    "logging.getLogger('distributed.worker').setLevel('CRITICAL'); "
+    "logging.getLogger('distributed.worker.memory').setLevel('WARNING')"
 )
 _NEEDS_DASK = "Tables in blocks need Dask. Got a Python without it ({}); install nsfa[dask]."
 

@@ -133,9 +133,23 @@ def aligned_draws(
     return out
 
 
-def score_draws(draws: Sequence[Draw], n_samples: int) -> Ints:
-    """The draws over which scores are averaged: fewer in large tables, and in very large ones fewer still."""
-    return evenly(len(draws), _enough_draws(draws, n_samples))
+def score_draws(
+    draws: Sequence[Draw], alignment: Alignment, keep: Ints, n_samples: int, most: int | None = None
+) -> Ints:
+    """The draws over which scores are averaged: fewer in large tables, and in very large ones fewer still.
+
+    At ``most`` so many, but that each of the pivot's columns ``keep`` is in some.
+    """
+    enough = _enough_draws(draws, n_samples)
+    some = evenly(len(draws), enough if most is None else min(enough, most))
+    seen = np.zeros(len(keep), dtype=np.bool_)
+    for i in some:
+        seen[alignment.columns(i, keep)[1]] = True
+    more = [some]
+    for k in keep[~seen]:
+        there = np.flatnonzero([k in alignment.factor[i] for i in range(len(draws))])
+        more.append(there[evenly(len(there), LEAST_SCORE_DRAWS)])
+    return np.unique(np.concatenate(more))
 
 
 def _enough_draws(draws: Sequence[Draw], n_samples: int) -> int:
@@ -159,7 +173,7 @@ def score_means(
     mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
     if not shape[0]:
         return mean, square
-    some = evenly(len(draws), tables.enough(_enough_draws(draws, n_samples)))
+    some = score_draws(draws, alignment, keep, n_samples, tables.enough(len(draws)))
 
     def scores(i: int) -> SampleMoments:
         return sample_moments(tables.under(draws[i], i), draws[i], tables.kernels, alignment.rotation[i], density=False)

@@ -147,7 +147,7 @@ class Posterior(OwnAnswers):
         found = found.of_preview() if self.length.preview else found
         # a run that was stopped has its own: to go on
         advice = advise(found, self.length, *self.n_factors.shape) if self.finished else None
-        return replace(found, advice=advice, moves=moves_of(self.spec, self.data, self.chains))
+        return replace(found, advice=advice, moves=moves_of(self.spec, self.data, self.chains, self.backend_))
 
     @cached_property
     def _full_diagnostics(self) -> Diagnostics:
@@ -285,7 +285,7 @@ class Posterior(OwnAnswers):
         consensus = self.consensus()
         if X.ndim != 2 or X.shape[1] != self.data.n_features:
             raise ValueError(f"X must have the {self.data.n_features} features of the fit. Got shape {X.shape}.")
-        some = score_draws(self.draws, X.shape[0])
+        some = score_draws(self.draws, self._alignment, consensus.pivot, X.shape[0])
         draws = [self.draws[i] for i in some]
         given = self.data, self.spec, draws, self._alignment.taken(some), consensus.pivot, consensus.sign
         both, width = mapped(X, _block_scores, given, 2 * consensus.n_factors), consensus.n_factors
