@@ -128,9 +128,8 @@ class DeviceTable:
         """Draw all scores, block by block: see ``Table``."""
         device, (n_features, n_factors) = self.device, loadings.shape
         self.kernels.forget_owners()
-        right, small = self._weighted(loadings, noise_precision, intercept)
-        root = np.linalg.cholesky(small[:, :-1] + np.eye(n_factors))
-        away, back = device.put_all(dtrtri(root, lower=1)[0], small[:, -1])
+        right, inverse, centre = self._problem(loadings, noise_precision, intercept)
+        away, back = device.put_all(inverse, centre)
         cross = device.zeros((n_features, n_factors))
         sums: Any = None
         for first, block in self._blocks:
@@ -144,8 +143,24 @@ class DeviceTable:
             cross -= self.offset[:, None] * sums[-1 - n_factors : -1]
         summed = to_host(sums)
         gram, total = summed[: n_factors**2].reshape(n_factors, n_factors), summed[n_factors**2 : -1]
-        gained = 0.5 * float(summed[-1]) - self.shape[1] * float(np.log(root.diagonal()).sum())
+        gained = 0.5 * float(summed[-1]) + self.shape[1] * float(np.log(inverse.diagonal()).sum())
         return Passed(gram, cross, total, gained)
+
+    def score_moments(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Floats, Floats]:
+        """Mean of every sample's scores given all else (N, K), here, and their variance (K,). Cost O(D N K)."""
+        right, inverse, centre = self._problem(loadings, noise_precision, intercept)
+        away, back = self.device.put_all(inverse, centre)
+        mean = np.empty((self.shape[1], loadings.shape[1]))
+        for first, block in self._blocks:
+            part = self._half(block, right, away, back) @ away
+            mean[first : first + len(part)] = to_host(part)
+        return mean, (inverse**2).sum(axis=0)
+
+    def _problem(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Any, Floats, Floats]:
+        """diag(τ) G in the table's precision, L⁻¹ of Λ = I + Gᵀ diag(τ) G = L Lᵀ (K, K), Gᵀ diag(τ) centre (K,)."""
+        right, small = self._weighted(loadings, noise_precision, intercept)
+        root = np.linalg.cholesky(small[:, :-1] + np.eye(len(small)))
+        return right, dtrtri(root, lower=1)[0], small[:, -1]
 
     def _drawn(self, half: Any, away: Any, key: int, first: int) -> Any:
         """The scores (n, K) of a block's samples: (half + ε) L⁻¹."""

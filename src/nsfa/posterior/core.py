@@ -231,12 +231,15 @@ class Posterior(OwnAnswers):
     def _built(self, min_support: float, level: float) -> Consensus:
         with threadpool_limits(1):
             kernels = get_kernels("numba", core_count() if is_large(self.data) else 1)
-            rest = min_support, level, self.length.preview, self.spec
+            rest = min_support, level, self.length.preview, self.spec, self.backend_
             return build_consensus(self.data, self.chains, self._alignment, kernels, *rest)
 
     def _tables(self, data: Observed | None = None) -> Tables:
         """The fitted table, or another one, as the draws see it."""
-        return Tables(self.data if data is None else data, self.spec, get_kernels("numba"), fitted=data is None)
+        own = data is None
+        return Tables(
+            self.data if data is None else data, self.spec, get_kernels("numba"), fitted=own, backend=self.backend_
+        )
 
     def alignment(self) -> Alignment:
         """Which factors of the draws are the same; computed once."""
