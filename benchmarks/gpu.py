@@ -109,7 +109,7 @@ class Given:
     """Blocks of a table that is on the device already."""
 
     def __init__(self, values, device) -> None:
-        from nsfa.gpu_samples import DenseBlocks
+        from nsfa.gpu_blocks import DenseBlocks
 
         self.values, self.device, self.shape, self.dtype = values, device, values.shape, values.dtype
         self._iterate = DenseBlocks.__iter__

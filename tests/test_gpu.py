@@ -16,7 +16,8 @@ from nsfa.backends import resolve_backend
 from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
-from nsfa.gpu_samples import DenseBlocks, DeviceTable, StreamedBlocks, gpu_samples
+from nsfa.gpu_blocks import DenseBlocks, StreamedBlocks
+from nsfa.gpu_samples import DeviceTable, gpu_samples
 from nsfa.kernels import Rows, get_kernels
 from nsfa.kernels.device import GpuError
 from nsfa.kernels.gpu import GpuKernels

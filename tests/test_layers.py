@@ -15,7 +15,7 @@ LAYERS = """
     columns discrete
     data state units
     samples
-    passing
+    passing gpu_blocks
     gpu_samples
     model
     latent_samples

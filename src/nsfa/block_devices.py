@@ -10,7 +10,8 @@ import numpy as np
 
 from nsfa.arrays import Floats, to_host
 from nsfa.data import Observed
-from nsfa.gpu_samples import SPARE, DeviceTable
+from nsfa.gpu_blocks import SPARE
+from nsfa.gpu_samples import DeviceTable
 from nsfa.kernels import device
 from nsfa.kernels.gpu import GpuKernels
 from nsfa.passing import Passed

@@ -45,10 +45,12 @@ def build_consensus(
     min_support: float = 0.5,
     level: float = 0.9,
     preview: bool = False,
-    spec: ModelSpec = GAUSSIAN,
-    backend: str = "cpu",
+    tables: Tables | None = None,
 ) -> Consensus:
-    """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
+    """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws.
+
+    ``tables`` is the table as the draws see it; the values as they are, unless given.
+    """
     draws = [draw for chain in chains for draw in chain]
     support = alignment.support()
     keep = np.flatnonzero(support.mean(axis=0) > min_support)
@@ -69,8 +71,8 @@ def build_consensus(
     lower, upper = _intervals(aligned, len(some), inclusion, tail)
     # adding 0 makes −0 a plain zero
     lower, upper = np.where(sign > 0, lower, -upper) + 0.0, np.where(sign > 0, upper, -lower) + 0.0
-    tables = Tables(data, spec, kernels, fitted=True, backend=backend)
-    scores, deviation = score_means(tables, draws, alignment, keep, data.shape[1])
+    seen = tables or Tables(data, GAUSSIAN, kernels, fitted=True)
+    scores, deviation = score_means(seen, draws, alignment, keep, data.shape[1])
     return Consensus(
         loadings=data.to_user(mean * sign + 0.0)[:, order],
         lower=data.to_user(lower)[:, order],

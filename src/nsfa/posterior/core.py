@@ -231,7 +231,8 @@ class Posterior(OwnAnswers):
     def _built(self, min_support: float, level: float) -> Consensus:
         with threadpool_limits(1):
             kernels = get_kernels("numba", core_count() if is_large(self.data) else 1)
-            rest = min_support, level, self.length.preview, self.spec, self.backend_
+            tables = Tables(self.data, self.spec, kernels, fitted=True, backend=self.backend_)
+            rest = min_support, level, self.length.preview, tables
             return build_consensus(self.data, self.chains, self._alignment, kernels, *rest)
 
     def _tables(self, data: Observed | None = None) -> Tables:
