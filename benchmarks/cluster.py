@@ -1,10 +1,11 @@
 """A table in blocks on the workers of a LocalCluster: memory, time of a sweep, and what the scheduler adds to it.
 
-    python -m benchmarks.cluster [--quick] [--overhead]
+    python -m benchmarks.cluster [--quick] [--overhead | --slopes]
 
 The table is a zarr array of twice the size of one worker's memory limit. The height of each worker's resident memory is
 what /proc says, libraries included. The overhead is the time of a pass over two blocks, one per worker, with everything
-sent and returned and nothing computed.
+sent and returned and nothing computed. The slopes are those of the time of a sweep over two decades of each size, with
+one worker and with two.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ import numpy as np
 GENES, FACTORS = 2_000, 30
 LIMIT = 1_000_000_000
 SWEEPS = 20
+# Sizes of the slopes: one of them changes, and the others stay.
+STAYS = {"D": 2_000, "N": 16_384, "K": 10}
+SLOPES = {"D": (200, 2_000, 20_000), "N": (2_048, 20_480, 204_800), "K": (4, 40, 400)}
 
 
 def write_table(path: Path, n_samples: int) -> np.ndarray:
@@ -52,7 +56,7 @@ def echo(pieces: list[Any], shared: Any) -> Any:
     """What a pass over some pieces returns, in its size, without the pass."""
     from nsfa.units import Node
 
-    loadings = shared[1][0]
+    loadings = shared.arguments[0]
     square = np.zeros((loadings.shape[1],) * 2)
     return [Node(pieces[0].first, 1, (square, loadings, square[0], 0.0))]
 
@@ -61,7 +65,7 @@ def overhead(client: Any, n_features: int, n_factors: int) -> np.ndarray:
     """Seconds of passes of two blocks on two workers, without what a pass does."""
     import dask.array as da
 
-    from nsfa.blocks import Named, observe_blocks
+    from nsfa.blocks import Asked, Named, observe_blocks
     from nsfa.kernels.dask_blocks import reduced
     from nsfa.units import finish_sums, join_sums, unit_size
 
@@ -69,7 +73,7 @@ def overhead(client: Any, n_features: int, n_factors: int) -> np.ndarray:
     table = observe_blocks(
         client, Named(da.random.default_rng(0).normal(size=(2 * unit, n_features), chunks=(unit, n_features)))
     ).values.table
-    shared = "pass_scores", (rng.standard_normal((n_features, n_factors)), np.ones(n_features), None, 1)
+    shared = Asked("pass_scores", (rng.standard_normal((n_features, n_factors)), np.ones(n_features), None, 1))
     spent = [seconds(lambda: reduced(table._pieces, echo, shared, join_sums, finish_sums)) for _ in range(60)]
     table.close()
     return np.array(spent[10:])
@@ -96,6 +100,47 @@ def sweep(client: Any, limit: int, folder: Path, n_samples: int) -> None:
     data.values.table.close()
 
 
+def noise(block: Any, n_features: int) -> np.ndarray:
+    """A block of samples × features, soon made; ``block`` holds its number."""
+    return np.random.default_rng(int(block[0, 0])).random((1_024, n_features))
+
+
+def sweep_seconds(client: Any, sizes: dict[str, int]) -> float:
+    """Median seconds of a sweep over a table of noise, without the moves of every fifth."""
+    import dask.array as da
+
+    from nsfa.backends import open_samples
+    from nsfa.blocks import Named, observe_blocks
+    from nsfa.chain import Chain, chain_generator
+    from nsfa.model import preset
+
+    n_blocks, n_features = sizes["N"] // 1_024, sizes["D"]
+    numbers = da.from_array(np.arange(n_blocks)[:, None], chunks=1)
+    chunks = ((1_024,) * n_blocks, (n_features,))
+    table = numbers.map_blocks(noise, n_features, chunks=chunks, dtype="f8", meta=np.empty((0, 0)))
+    data = observe_blocks(client, Named(table.rechunk({0: 8_192})))
+    spec = preset("sfa", n_components=sizes["K"], moves="plain")
+    chain = Chain(open_samples(data, spec, threads=2), spec, chain_generator(0, 0))
+    spent = [seconds(chain.sweep) for _ in range(12 if sizes["N"] * n_features * sizes["K"] < 10**9 else 5)]
+    data.values.table.close()
+    return float(np.median(spent[1:]))
+
+
+def slopes(n_workers: int) -> None:
+    """How the time of a sweep grows with each size: d log seconds / d log size, from point to point and over all."""
+    import distributed
+
+    how = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": ":0"}
+    with distributed.LocalCluster(n_workers=n_workers, **how) as cluster, distributed.Client(cluster) as client:
+        for axis, points in SLOPES.items():
+            times = [sweep_seconds(client, {**STAYS, axis: size}) for size in points]
+            steps = np.diff(np.log(times)) / np.diff(np.log(points))
+            over_all = np.log(times[-1] / times[0]) / np.log(points[-1] / points[0])
+            shown = ", ".join(f"{1e3 * t:.1f} ms at {n:,}" for t, n in zip(times, points, strict=True))
+            found = ", ".join(f"{step:.2f}" for step in steps)
+            print(f"{n_workers} worker(s), {axis}: {shown}; slopes {found}, over all {over_all:.2f}", flush=True)
+
+
 def run(limit: int, folder: Path, only_overhead: bool) -> None:
     """Print the figures."""
     import distributed
@@ -120,7 +165,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="half the size")
     parser.add_argument("--overhead", action="store_true", help="nothing but the overhead")
+    parser.add_argument("--slopes", action="store_true", help="nothing but the slopes, with one worker and with two")
     wanted = parser.parse_args()
+    if wanted.slopes:
+        for n_workers in (1, 2):
+            slopes(n_workers)
+        return
     folder = Path(tempfile.mkdtemp(prefix="nsfa-cluster-"))
     try:
         run(LIMIT // (2 if wanted.quick else 1), folder, wanted.overhead)

@@ -108,10 +108,8 @@ def real(path: str) -> None:
 class Given:
     """Blocks of a table that is on the device already."""
 
-    keeps_scores = True
-
     def __init__(self, values, device) -> None:
-        from nsfa.gpu_samples import DenseBlocks
+        from nsfa.gpu_blocks import DenseBlocks
 
         self.values, self.device, self.shape, self.dtype = values, device, values.shape, values.dtype
         self._iterate = DenseBlocks.__iter__
@@ -208,10 +206,13 @@ def geweke() -> None:
     device = CupyDevice()
     kernels = GpuKernels(device)
 
+    class Table(joint.Keeping, DeviceTable):
+        pass
+
     class OnDevice(joint.Given, DeviceSamples):
         def __init__(self, data) -> None:
             self.here = ObservedTable(data, get_kernels())
-            super().__init__(DeviceTable.of(data, kernels), kernels)
+            super().__init__(Table.of(data, kernels), kernels)
 
         def set_scores(self, scores) -> None:
             gram, cross, sums, _ = self.here.sums_of(scores)

@@ -174,6 +174,7 @@ class HostDevice:
     def __init__(self, folder: Path, *, source: str | None = None, seed: int = 0, tf32: bool = False) -> None:
         self.tf32, self.seed = tf32, seed
         self.multiprocessors, self.most_shared, self.free_bytes = 3, 232_448, 1 << 36
+        self.total_bytes = 1 << 36
         self._library = library(cuda.source(*SOURCES) if source is None else source, folder)
         self._pinned: set[int] = set()
         self._rooms: dict[str, Any] = {}

@@ -111,6 +111,25 @@ class Result:
         return ", ".join(f"{self.names[i]} {self.z[i]:+.1f}" for i in order[:6])
 
 
+class Keeping:
+    """A table that keeps the scores that it drew last, block by block."""
+
+    scores = None
+
+    def pass_scores(self, *given):
+        self.scores = []
+        return super().pass_scores(*given)
+
+    def _drawn(self, *given):
+        out = super()._drawn(*given)
+        self.scores.append(out[0] if isinstance(out, tuple) else out)
+        return out
+
+
+class KeepingTable(Keeping, ObservedTable):
+    pass
+
+
 class Given:
     """For samples that keep no scores: those that the table drew last, shifted as they have been, or given ones."""
 
@@ -130,7 +149,7 @@ class Passing(Given, PassingSamples):
     """Such samples on the CPU."""
 
     def __init__(self, data):
-        super().__init__(ObservedTable(data, get_kernels()), get_kernels())
+        super().__init__(KeepingTable(data, get_kernels()), get_kernels())
 
 
 def mask(missing: bool) -> np.ndarray:

@@ -5,8 +5,12 @@ import os
 import pickle
 import signal
 import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
+from threading import Barrier
+from types import SimpleNamespace
 
 import dask.array as da
 import dask.dataframe as dd
@@ -19,7 +23,7 @@ import scipy.sparse as sp
 import nsfa
 from nsfa import BFRM, NSFA, SFA
 from nsfa.backends import open_samples
-from nsfa.blocks import Named, Piece, observe_blocks, one_thread, sum_group
+from nsfa.blocks import Asked, Named, Piece, observe_blocks, sum_group
 from nsfa.chain import Chain, chain_generator
 from nsfa.columns import dense_columns
 from nsfa.data import observe
@@ -28,6 +32,7 @@ from nsfa.draws.files import StoreError
 from nsfa.kernels import dask_blocks, get_kernels
 from nsfa.model import preset
 from nsfa.passing import ObservedTable, PassingSamples
+from nsfa.threads import one_thread
 from nsfa.units import Node, add_columns, cuts, finish, joined, units_of
 
 SHORT = {"chains": 2, "tune": 12, "draws": 6, "thin": 1, "random_state": 0}
@@ -165,7 +170,7 @@ def test_a_piece_in_files_is_sent_with_what_is_in_them(table, tmp_path):
     data = observe(table)
     piece = Piece(2, N, [data], str(tmp_path))
     sent = pickle.loads(pickle.dumps(piece))
-    (number, unit), nodes = next(iter(sent.units())), sum_group([sent], ("second", (np.ones((30, 1)),)))
+    (number, unit), nodes = next(iter(sent.units())), sum_group([sent], Asked("second", (np.ones((30, 1)),)))
     assert number == 2 and nodes[0].first == 2
     np.testing.assert_array_equal(unit.values, data.values)
     assert piece.__sizeof__() < 10_000 < data.values.nbytes < sent.__sizeof__()
@@ -203,6 +208,71 @@ def _dying(victim, pieces, shared):
     if os.getpid() == victim:
         os.kill(victim, signal.SIGKILL)
     return sum_group(pieces, shared)
+
+
+class Cluster:
+    """What ``Kept`` asks of a client: who is there, and who has what, as it changes from one look to the next."""
+
+    def __init__(self, *looks):
+        self.looks = list(looks)
+
+    def nthreads(self):
+        return dict.fromkeys(self.looks[0][0], 1)
+
+    def who_has(self, futures):
+        return {
+            future.key: ["ab"[int(holder == "b")]]
+            for future, holder in zip(futures, self.looks[0][1], strict=True)
+            if holder
+        }
+
+    def look(self, *_):
+        if len(self.looks) > 1:
+            self.looks.pop(0)
+
+
+def kept_by(monkeypatch, *looks):
+    client = Cluster(*looks)
+    monkeypatch.setattr(dask_blocks.time, "sleep", client.look)
+    monkeypatch.setattr(distributed, "wait", lambda futures, timeout=None: None)
+    futures = [SimpleNamespace(key=f"piece {i}", status="finished") for i in range(3)]
+    return client, dask_blocks.Kept(client, futures)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [("ab", ["a", "b", None]), ("a", ["a", "b", "b"]), ("", [None, None, None])],
+    ids=["nobody has a piece", "its worker has gone", "nobody is there"],
+)
+def test_no_piece_is_left_out_while_it_is_made_anew(before, monkeypatch):
+    _, what = kept_by(monkeypatch, before, ("ab", ["a", "b", "b"]))
+    found = what.groups()
+    assert [(where, [future.key[-1] for future in group]) for where, group in found] == [
+        ("a", ["0"]),
+        ("b", ["1", "2"]),
+    ]
+
+
+def test_each_of_two_chains_sees_that_a_worker_was_lost(monkeypatch):
+    """The first one looks for its pieces anew before the second one asks; that one must not wait for those it had."""
+    client, what = kept_by(monkeypatch, ("ab", ["a", "b", "b"]), ("a", ["a", "a", "a"]))
+    one, other = what.groups(), what.groups()
+    assert not what.moved(one) and not what.moved(other)
+    client.look()
+    assert what.moved(one)
+    anew = what.groups()
+    assert what.moved(other) and what.groups() is anew and not what.moved(anew)
+
+
+def test_two_chains_at_once_outlive_a_worker(table, drawn):
+    with local(2, processes=True) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        data = observe_blocks(client, Named(da.from_array(table, chunks=(3000, 30))))
+        victim, *_ = client.run(os.getpid).values()
+        killed = Barrier(2, partial(os.kill, victim, signal.SIGKILL))
+        with ThreadPoolExecutor(2) as pool:
+            chains = [pool.submit(swept, data, before=partial(killed.wait, 60)) for _ in range(2)]
+            for chain in chains:
+                same(chain.result(timeout=120), drawn)
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +352,7 @@ def test_sparse_blocks_are_fitted_as_dense_ones(table, client):
         (BFRM(2), lambda X: X, "clustered"),
         (SFA(2, noise="robust"), lambda X: X, "Gaussian noise and likelihood. Got noise='robust'"),
         (SFA(2, likelihood="counts"), lambda X: X, "Got likelihood='counts'; use a table in memory"),
-        (SFA(2, backend="gpu"), lambda X: X, "backend='cpu'"),
+        (SFA(2, backend="gpu"), lambda X: X, "On the worker .* needs an NVIDIA GPU and CuPy. .* or use backend='cpu'"),
         (SFA(2, scale="rows"), lambda X: X, "scale must be"),
     ],
 )
@@ -314,7 +384,7 @@ def test_one_thread_is_given_back_by_the_last(monkeypatch):
         def restore_original_limits(self):
             given.append("back")
 
-    monkeypatch.setattr("nsfa.blocks.threadpool_limits", Limits)
+    monkeypatch.setattr("nsfa.threads.threadpool_limits", Limits)
     with one_thread():
         with one_thread():
             pass
@@ -335,6 +405,26 @@ def test_workers_are_made_where_there_are_none_and_closed(monkeypatch):
     with dask_blocks.connected(cores=8) as client:
         assert len(client.nthreads()) == 2
     assert made[0]["threads_per_worker"] == 4 and client.status == "closed"
+
+
+def test_dask_does_not_warn_of_the_size_of_what_a_task_takes(client, tmp_path):
+    large = np.zeros(2_000_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [value for _, value in dask_blocks.done(client, len_of, None, [large])] == [2_000_000]
+        rows = da.from_array(np.zeros((10, 2)), chunks=(5, 2))
+        dask_blocks.write_zarr(dask_blocks.mapped(rows, block_of, large, 2), tmp_path / "a.zarr")
+        sources = [((0, 2), [large])]
+        assert dask_blocks.read_reduced(client, lambda cut, chunks: len(chunks[0]), sources, sum, sum) == 2_000_000
+        dask_blocks.kept(client, lambda cut, chunks, shared: 0, sources, large).groups()
+
+
+def len_of(_, item):
+    return len(item)
+
+
+def block_of(chunk, payload):
+    return chunk + len(payload)
 
 
 def test_a_scheduler_that_is_not_there_is_named(monkeypatch):

@@ -2,6 +2,7 @@
 
 import copy
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,14 +16,17 @@ from nsfa.backends import resolve_backend
 from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
-from nsfa.gpu_samples import DenseBlocks, DeviceTable, StreamedBlocks, gpu_samples
+from nsfa.gpu_blocks import DenseBlocks, StreamedBlocks
+from nsfa.gpu_samples import DeviceTable, gpu_samples
 from nsfa.kernels import Rows, get_kernels
 from nsfa.kernels.device import GpuError
 from nsfa.kernels.gpu import GpuKernels
 from nsfa.kernels.streams import fresh_key, normals_at
+from nsfa.length import Length
 from nsfa.model import Priors, preset
 from nsfa.moves.info import Info
 from nsfa.passing import ObservedTable, PassingSamples
+from nsfa.runner import sample
 
 
 def table(shape=(30, 40), components=3, dtype="float64", sparse=False):
@@ -52,6 +56,8 @@ SETTINGS = {
     "nsfa, shared": {"noise": "shared"},
     "afa": {"n_components": 3},
     "fa": {"n_components": 3},
+    "nsfa, known": {},
+    "sfa, known": {"n_components": 3},
 }
 
 
@@ -61,7 +67,8 @@ def test_a_chain_on_a_device_draws_what_the_cpu_does(name, sparse, host_device):
     data, spec = table(sparse=sparse), preset(name.split(",")[0], **SETTINGS[name])
     start = 4 if spec.n_components is None else 0
     kinds = on_cpu(data), gpu_samples(data, device=host_device)
-    cpu, gpu = (Chain(samples, spec, chain_generator(3, 0), start, tune=20) for samples in kinds)
+    known = np.random.default_rng(1).normal(0, 2, (40, 2)) if "known" in name else None
+    cpu, gpu = (Chain(samples, spec, chain_generator(3, 0), start, tune=20, known=known) for samples in kinds)
     for _ in range(12):
         cpu.sweep()
         gpu.sweep()
@@ -123,6 +130,53 @@ def test_a_device_without_room_for_two_samples_says_so(host_device, monkeypatch)
         gpu_samples(table(), device=host_device)
 
 
+class OutOfMemoryError(MemoryError):
+    """CuPy's."""
+
+
+@pytest.fixture
+def fake_cupy(monkeypatch):
+    """What is asked of CuPy where memory runs out."""
+    cuda = SimpleNamespace(
+        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        runtime=SimpleNamespace(memGetInfo=lambda: (1_000_000_000, 8_000_000_000)),
+    )
+    pool = SimpleNamespace(free_bytes=lambda: 500_000_000)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool))
+
+
+class Full:
+    """Work on the device that needs an array of CuPy's own for which there is no room."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def __call__(self, *_, **__):
+        self.left -= 1
+        if self.left < 0:
+            raise OutOfMemoryError("Out of memory allocating 2,250,000,000 bytes (allocated so far: 512 bytes).")
+
+
+@pytest.mark.parametrize("when", ["start", "sweep", "send"])
+def test_memory_that_runs_out_in_cupy_s_own_arrays_is_one_sentence(when, host_device, fake_cupy, monkeypatch):
+    full, passes = Full({"start": 0, "sweep": 3, "send": 0}[when]), DeviceTable.pass_scores
+    monkeypatch.setattr(DeviceTable, "pass_scores", lambda *given: (full(), passes(*given))[1])
+    if when == "send":
+        monkeypatch.setattr(host_device, "sparse", full)
+    monkeypatch.setattr(backends, "gpu_samples", lambda data, *_: gpu_samples(data, device=host_device))
+    data = table(sparse=when == "send")
+    how = {"chains": 1, "length": Length(20, 1, 1), "seed": 0, "n_jobs": 1}
+    monkeypatch.setattr(backends, "gpu_missing", lambda: None)
+    with pytest.raises(GpuError, match=r"must have room for 2.25 GB more. It has 1.50 GB left; .* backend='cpu'"):
+        sample(data, preset("nsfa"), backend="gpu", **how)
+    assert full.left == -1
+
+
+def test_memory_that_this_process_lacks_is_not_the_gpu_s(fake_cupy):
+    with pytest.raises(MemoryError, match="^here$"), kernels_device.enough_memory():
+        raise MemoryError("here")
+
+
 def test_very_many_factors_have_a_warp_a_block(host_device, monkeypatch):
     """Work space of the rows is shared memory, of which there is little."""
     launched = []
@@ -164,6 +218,8 @@ def test_where_there_is_no_gpu_that_is_one_sentence(monkeypatch):
     with pytest.raises(ValueError, match=words):
         SFA(2, chains=1, tune=1, draws=1, backend="gpu").fit(np.random.default_rng(0).standard_normal((9, 4)))
     assert resolve_backend("auto", table(), preset("nsfa")) == "cpu"
+    with pytest.warns(UserWarning, match="^tf32 is for GPUs and has no effect: these chains run on the CPU.$"):
+        SFA(2, chains=1, tune=1, draws=1, preview=True, tf32=True).fit(np.random.default_rng(0).random((9, 4)))
     kernels_device._cupy.cache_clear()
 
 
@@ -187,4 +243,8 @@ def test_a_fit_on_a_device_is_one_like_any_other(host_device, monkeypatch):
     with pytest.warns(ConvergenceWarning):
         model.fit(X)
     assert model.backend_ == "gpu" and len(model.posterior_.draws) == 10
+    unused = {move.name: move.when for move in model.posterior_.diagnostics().moves if "not used" in move.when}
+    assert unused == {
+        "marginal": "not used, the table is on a device", "doublet": "not used, the number of factors is given"
+    }  # fmt: skip
     assert model.transform(X).shape == (30, model.n_components_)

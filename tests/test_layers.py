@@ -10,17 +10,18 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src"
 # From the bottom up. Those of one line know nothing of each other; "nsfa" is the package's own table of names.
 LAYERS = """
-    version arrays atomic
+    version arrays atomic interrupts
     kernels table
     columns discrete
     data state units
     samples
-    passing
+    passing gpu_blocks
     gpu_samples
     model
     latent_samples
-    moves metrics filling counts matching annotations
-    schedule blocks
+    moves metrics filling counts threads matching annotations
+    schedule block_devices
+    blocks
     draw length
     chain
     draws monitor workers backends

@@ -98,10 +98,10 @@ WHY = {
     ("nsfa", "long"): dict.fromkeys(
         ("marginal", "doublet"), "too many features to go through one by one (from 3,000 on)"
     ),
-    ("nsfa", "sparse"): dict.fromkeys(("marginal", "doublet"), "the table is sparse"),
-    ("sfa", "sparse"): {"marginal": "the table is sparse", "doublet": "the number of factors is given"},
+    ("nsfa", "sparse"): dict.fromkeys(("marginal", "doublet"), "the table is sparse, or in blocks"),
+    ("sfa", "sparse"): {"marginal": "the table is sparse, or in blocks", "doublet": "the number of factors is given"},
     ("nsfa", "elsewhere"): {
-        **dict.fromkeys(("marginal", "doublet"), "the table is sparse"),
+        **dict.fromkeys(("marginal", "doublet"), "the table is sparse, or in blocks"),
         **dict.fromkeys(("tilt", "rotation"), "missing entries cannot be drawn"),
     },
     ("nsfa, plain", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "moves='plain'"),

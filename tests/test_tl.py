@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+import nsfa
 from nsfa import NSFA, SFA, schedule, tl
 from nsfa.datasets import make_sparse_factors
 from nsfa.enrichment import enrich
@@ -379,6 +380,12 @@ def test_a_column_that_is_not_boolean(table):
     adata = cells(table, highly_variable=["yes", "no"] * 12)
     with pytest.raises(ValueError, match="must be boolean. Got dtype"):
         tl.nsfa(adata, use_highly_variable=True, **FAST)
+
+
+def test_an_estimator_given_such_an_object_points_here(table, fitted):
+    for call in (NSFA().fit, SFA(2, **FAST).fit(table).transform, lambda adata: nsfa.compare(adata)):
+        with pytest.raises(ValueError, match="Got an AnnData object; fit it with nsfa.tl.nsfa, or pass its X."):
+            call(cells(table))
 
 
 def test_empty_x_and_other_objects(table):

@@ -8,9 +8,9 @@ from nsfa.data import Observed
 from nsfa.gpu_samples import gpu_samples
 from nsfa.kernels import get_kernels
 from nsfa.kernels.device import gpu_missing
-from nsfa.latent_samples import samples_of
+from nsfa.latent_samples import abilities_of, samples_of
 from nsfa.model.spec import ModelSpec
-from nsfa.passing import PassingSamples
+from nsfa.passing import PassingSamples, passing_abilities
 from nsfa.samples import Samples
 from nsfa.schedule import PARALLEL_FROM
 
@@ -32,10 +32,13 @@ def check_backend(backend: Any, tf32: Any) -> None:
 def resolve_backend(backend: str, data: Observed, spec: ModelSpec) -> str:
     """What "auto" is for this table on this machine, any other as it is; ValueError where there is no such machine.
 
-    A GPU is taken where there is one, the table is large enough to gain, and the model and the table can be there.
+    A GPU is taken where there is one, the table is large enough to gain, and the model and the table can be there;
+    those of workers only where they are asked for.
     """
+    if data.elsewhere and backend == "auto":
+        return "cpu"
     if backend == "gpu":
-        why = no_gpu_for(data, spec) or gpu_missing()
+        why = data.values.table.no_device() if data.elsewhere else no_gpu_for(data, spec) or gpu_missing()
         if why is not None:
             raise ValueError(why)
     if backend != "auto":
@@ -48,8 +51,6 @@ def resolve_backend(backend: str, data: Observed, spec: ModelSpec) -> str:
 
 def no_gpu_for(data: Observed, spec: ModelSpec) -> str | None:
     """Why a table or a model cannot be on a GPU, or None."""
-    if data.elsewhere:
-        return "Tables in blocks need backend='cpu' or 'auto'. Got 'gpu'; leave it out."
     if spec.latent:
         return f"backend='gpu' is for Gaussian noise and likelihood. Got {spec.latent_setting}; use backend='cpu'."
     if data.offset is not None and data.values.nnz >= 2**31:
@@ -63,6 +64,12 @@ def no_gpu_for(data: Observed, spec: ModelSpec) -> str | None:
     return None
 
 
+def abilities_on(backend: str, data: Observed, spec: ModelSpec) -> frozenset[str]:
+    """What the samples of a chain on a backend can do: see ``Samples.can``."""
+    on_device = backend == "gpu" and not data.elsewhere
+    return passing_abilities(at_once=True) if on_device else abilities_of(data, spec)
+
+
 def open_samples(
     data: Observed, spec: ModelSpec, backend: str = "cpu", tf32: bool = False, threads: int = 1
 ) -> Samples:
@@ -71,7 +78,8 @@ def open_samples(
     Beside these it takes the names of kernels, "numba" and "reference": what tests and earlier stores call the CPU.
     """
     if data.elsewhere:
-        return PassingSamples(data.values.table, get_kernels("numba", threads))
+        table = data.values.table
+        return PassingSamples(table.on_devices(tf32) if backend == "gpu" else table, get_kernels("numba", threads))
     if backend == "gpu":
         return gpu_samples(data, tf32, threads)
     return samples_of(data, spec, get_kernels("numba" if backend == "cpu" else backend, threads))

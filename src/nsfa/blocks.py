@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 import pickle
 import tempfile
-import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Floats
+from nsfa.block_devices import UnitOnDevice, missing
 from nsfa.counts import core_count
 from nsfa.data import Elsewhere, Observed, centring, check_settings, no_holes, observe, observe_discrete
 from nsfa.kernels import dask_blocks as cluster
@@ -29,6 +29,7 @@ from nsfa.kernels import get_kernels
 from nsfa.model.spec import ModelSpec
 from nsfa.passing import ObservedTable, Passed
 from nsfa.table import check_power, check_shape
+from nsfa.threads import one_thread
 from nsfa.units import (
     Cut,
     Node,
@@ -48,12 +49,21 @@ from nsfa.units import (
 _IN_MEMORY = 0.5
 
 
+class Asked(NamedTuple):
+    """A verb of ``nsfa.passing.Table``, what it takes, and whether devices do it: None for no, else by TF32 or not."""
+
+    verb: str
+    arguments: tuple[Any, ...]
+    tf32: bool | None = None
+
+
 class Piece:
     """Samples of whole units on a worker: in its memory, or in files beside it that end with the piece."""
 
     def __init__(self, first: int, unit: int, units: list[Observed], folder: str | None = None) -> None:
         self.first, self.unit, self._units = first, unit, units
         self._files: list[str] = []
+        self._on_device: dict[bool, list[UnitOnDevice]] = {}
         if folder is not None:
             self._files = [_written(data, folder) for data in units]
             self._units = []
@@ -63,13 +73,22 @@ class Piece:
         """Each unit's number, and its samples."""
         yield from enumerate(map(_read, self._files) if self._files else self._units, self.first)
 
-    def sums(self, function: Callable[[ObservedTable], tuple[Any, ...]]) -> list[Node]:
-        """What a function sums over each unit, added up."""
-        kernels = get_kernels("numba")
-        return joined(
-            (Node(i, 1, tuple(function(ObservedTable(data, kernels, i * self.unit)))) for i, data in self.units()),
-            add_all,
-        )
+    def sums(self, asked: Asked) -> list[Node]:
+        """What a verb sums over each unit, added up."""
+        return joined((Node(i, 1, _sums(table, asked)) for i, table in self._tables(asked.tf32)), add_all)
+
+    def _tables(self, tf32: bool | None) -> Iterator[tuple[int, Any]]:
+        """Each unit's number, and a table of it, here or, unless ``tf32`` is None, on this worker's device."""
+        if tf32 is None:
+            kernels = get_kernels("numba")
+            yield from ((i, ObservedTable(data, kernels, i * self.unit)) for i, data in self.units())
+        elif self._files:
+            # what passes through memory does so through the device's
+            yield from ((i, UnitOnDevice(data, i * self.unit, tf32)) for i, data in self.units())
+        else:
+            if tf32 not in self._on_device:
+                self._on_device[tf32] = [UnitOnDevice(data, i * self.unit, tf32) for i, data in self.units()]
+            yield from enumerate(self._on_device[tf32], self.first)
 
     def __reduce__(self) -> Any:
         # files stay where they are: another worker gets what is in them
@@ -118,38 +137,17 @@ def make_piece(cut: Cut, chunks: list[Any], outline: Observed, in_files: bool) -
     return Piece(cut.first, cut.unit, units, cluster.scratch_folder() if in_files else None)
 
 
-_limits = threading.Lock()
-_limited: list[Any] = []
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One BLAS thread, since their number can change the last bit; the former again once no task needs it."""
-    with _limits:
-        _limited.append(None if _limited else threadpool_limits(1))
-    try:
-        yield
-    finally:
-        with _limits:
-            if len(_limited) == 1:
-                _limited.pop().restore_original_limits()
-            else:
-                # the first one has what to go back to
-                _limited.pop()
-
-
-def sum_group(pieces: list[Piece], shared: tuple[str, tuple[Any, ...]]) -> list[Node]:
-    """Sums over all samples of neighbouring pieces, of the tuple that a verb of ``ObservedTable`` gives."""
-    verb, arguments = shared
+def sum_group(pieces: list[Piece], asked: Asked) -> list[Node]:
+    """Sums over all samples of neighbouring pieces, of the tuple that a verb of a ``Table`` gives."""
     with one_thread():
-        return join_sums([piece.sums(lambda table: _sums(table, verb, arguments)) for piece in pieces])
+        return join_sums([piece.sums(asked) for piece in pieces])
 
 
-def _sums(table: ObservedTable, verb: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    if verb == "moments":
+def _sums(table: Any, asked: Asked) -> tuple[Any, ...]:
+    if asked.verb == "moments":
         return table.total, table.power
-    found = getattr(table, verb)(*arguments)
-    return found if isinstance(found, tuple) else (found,)
+    found = getattr(table, asked.verb)(*asked.arguments)
+    return tuple(found) if isinstance(found, tuple) else (found,)
 
 
 class BlockTable:
@@ -157,13 +155,25 @@ class BlockTable:
 
     def __init__(self, pieces: cluster.Kept, shape: tuple[int, int]) -> None:
         self.shape, self._pieces = shape, pieces
+        self._tf32: bool | None = None
         self.count = np.full(shape[0], float(shape[1]))
         self.total, self.power = self._summed("moments")
 
     def _summed(self, verb: str, *arguments: Any) -> tuple[Any, ...]:
-        shared = verb, arguments
-        out: tuple[Any, ...] = cluster.reduced(self._pieces, sum_group, shared, join_sums, finish_sums)
+        asked = Asked(verb, arguments, self._tf32)
+        out: tuple[Any, ...] = cluster.reduced(self._pieces, sum_group, asked, join_sums, finish_sums)
         return out
+
+    def on_devices(self, tf32: bool) -> BlockTable:
+        """The same table, its passes done by the workers' devices."""
+        out = copy(self)
+        out._tf32 = tf32
+        return out
+
+    def no_device(self) -> str | None:
+        """Why the passes cannot be done by devices, as a sentence, or None."""
+        found = cluster.asked(self._pieces.client, missing)
+        return next((f"On the worker {where}: {why}" for where, why in found.items() if why is not None), None)
 
     def pass_scores(self, loadings: Floats, noise_precision: Floats, intercept: Floats | None, key: int) -> Passed:
         """Draw all scores, of which nothing is kept; see ``Table``. D K numbers go to each worker, and as many back."""

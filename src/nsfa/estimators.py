@@ -19,7 +19,7 @@ from nsfa.counts import check_count, on_cluster, worker_count
 from nsfa.data import Observed
 from nsfa.draws.store import Settings
 from nsfa.length import Length
-from nsfa.matching import find_or_check
+from nsfa.matching import find_or_check, warn_caller
 from nsfa.model.presets import preset
 from nsfa.model.spec import NAMED_PRIORS, ModelSpec, Priors, is_integer
 from nsfa.monitor import Monitor
@@ -96,6 +96,8 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """What the run is, for this table; ValueError where it cannot be."""
         backend = resolve_backend(self.backend, data, spec)
         seed, tf32 = resolve_seed(self.random_state), self.tf32 and backend == "gpu"
+        if self.tf32 and not tf32:
+            warn_caller("tf32 is for GPUs and has no effect: these chains run on the CPU.")
         settings = Settings(spec, self._length(data), seed, self.chains, backend, tf32)
         check_count("chains", self.chains)
         spec.check_shape(*data.shape)

@@ -11,18 +11,14 @@ from scipy.linalg.lapack import dtrtri
 
 from nsfa.arrays import Bools, Floats, Ints, beside, contiguous, to_host
 from nsfa.data import Observed
-from nsfa.kernels.device import CupyDevice, GpuError
+from nsfa.gpu_blocks import SPARE, DenseBlocks, SparseBlock, StreamedBlocks
+from nsfa.kernels.device import CupyDevice
 from nsfa.kernels.gpu import GpuKernels
 from nsfa.kernels.streams import fresh_key
 from nsfa.passing import Passed, PassingSamples
 from nsfa.state import State
 
 Generator = np.random.Generator
-
-# Samples whose products are added up in the table's precision; sums of such blocks are double.
-BLOCK = 1 << 17
-# Of the device's memory, this share is left for what is not the table.
-SPARE = 0.25
 
 
 @dataclass
@@ -100,18 +96,20 @@ class DeviceTable:
     """A complete table (D, N) on a device, in blocks of samples: see ``Table``.
 
     ``moments`` (3, D) are the features' counts, sums and sums of squares; ``offset`` (D,) is what sparse values are yet
-    to be reduced by.
+    to be reduced by, and ``start`` the first sample's number in a larger table.
     """
 
-    def __init__(self, blocks: Any, moments: Floats, kernels: GpuKernels, offset: Floats | None = None) -> None:
+    def __init__(
+        self, blocks: Any, moments: Floats, kernels: GpuKernels, offset: Floats | None = None, start: int = 0
+    ) -> None:
         self.kernels, self.device, self.shape, self._blocks = kernels, kernels.device, blocks.shape, blocks
+        self.start = start
         self.count, self.total, self.power = self.device.put_all(*moments)
         self.offset = None if offset is None else self.device.put(offset)
         self._kind = "float" if blocks.dtype == np.float32 else "double"
-        self.scores: list[Any] | None = None
 
     @classmethod
-    def of(cls, data: Observed, kernels: GpuKernels) -> DeviceTable:
+    def of(cls, data: Observed, kernels: GpuKernels, start: int = 0) -> DeviceTable:
         """A table sent to the device; if dense and too large for it, it stays here and passes through."""
         device = kernels.device
         kind: Any = DenseBlocks
@@ -120,36 +118,52 @@ class DeviceTable:
         elif data.values.nbytes > (1 - SPARE) * device.free_bytes:
             kind = StreamedBlocks
         moments = np.stack([data.count, data.total, data.power])
-        return cls(kind(data.values, device), moments, kernels, data.offset)
+        return cls(kind(data.values, device), moments, kernels, data.offset, start)
 
     def pass_scores(self, loadings: Any, noise_precision: Any, intercept: Any, key: int) -> Passed:
-        """Draw all scores: see ``Table``. They stay in ``scores`` until the next, block by block."""
+        """Draw all scores, block by block: see ``Table``."""
         device, (n_features, n_factors) = self.device, loadings.shape
         self.kernels.forget_owners()
-        right, small = self._weighted(loadings, noise_precision, intercept)
-        root = np.linalg.cholesky(small[:, :-1] + np.eye(n_factors))
-        away, back = device.put_all(dtrtri(root, lower=1)[0], small[:, -1])
+        right, inverse, centre = self._problem(loadings, noise_precision, intercept)
+        away, back = device.put_all(inverse, centre)
         cross = device.zeros((n_features, n_factors))
         sums: Any = None
-        kept: list[Any] = []
         for first, block in self._blocks:
             half = self._half(block, right, away, back)
             gain = half.reshape(1, -1) @ half.ravel()
-            size = np.int64(len(half)), np.int64(n_factors), np.uint64(key), np.int64(first)
-            self.kernels.rows("add_normals", len(half) * ((n_factors + 1) // 2), *size, half)
-            scores = half @ away
+            scores = self._drawn(half, away, key, first)
             self._add(block.multiply(self._in_table_precision(scores)), cross)
             part = np.concatenate([(scores.T @ scores).ravel(), scores.sum(axis=0), gain])
             sums = part if sums is None else sums + part
-            if self._blocks.keeps_scores:
-                kept.append(scores)
-        self.scores = kept
         if self.offset is not None:
             cross -= self.offset[:, None] * sums[-1 - n_factors : -1]
         summed = to_host(sums)
         gram, total = summed[: n_factors**2].reshape(n_factors, n_factors), summed[n_factors**2 : -1]
-        gained = 0.5 * float(summed[-1]) - self.shape[1] * float(np.log(root.diagonal()).sum())
+        gained = 0.5 * float(summed[-1]) + self.shape[1] * float(np.log(inverse.diagonal()).sum())
         return Passed(gram, cross, total, gained)
+
+    def score_moments(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Floats, Floats]:
+        """Mean of every sample's scores given all else (N, K), here, and their variance (K,). Cost O(D N K)."""
+        right, inverse, centre = self._problem(loadings, noise_precision, intercept)
+        away, back = self.device.put_all(inverse, centre)
+        mean = np.empty((self.shape[1], loadings.shape[1]))
+        for first, block in self._blocks:
+            part = self._half(block, right, away, back) @ away
+            mean[first : first + len(part)] = to_host(part)
+        return mean, (inverse**2).sum(axis=0)
+
+    def _problem(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Any, Floats, Floats]:
+        """diag(τ) G in the table's precision, L⁻¹ of Λ = I + Gᵀ diag(τ) G = L Lᵀ (K, K), Gᵀ diag(τ) centre (K,)."""
+        right, small = self._weighted(loadings, noise_precision, intercept)
+        root = np.linalg.cholesky(small[:, :-1] + np.eye(len(small)))
+        return right, dtrtri(root, lower=1)[0], small[:, -1]
+
+    def _drawn(self, half: Any, away: Any, key: int, first: int) -> Any:
+        """The scores (n, K) of a block's samples: (half + ε) L⁻¹."""
+        n, n_factors = half.shape
+        size = np.int64(n), np.int64(n_factors), np.uint64(key), np.int64(self.start + first)
+        self.kernels.rows("add_normals", n * ((n_factors + 1) // 2), *size, half)
+        return half @ away
 
     def _weighted(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Any, Floats]:
         """diag(τ) G in the table's precision; Gᵀ diag(τ) G beside Gᵀ diag(τ) centre (K, K + 1)."""
@@ -175,7 +189,7 @@ class DeviceTable:
         n, width = array.shape
         out = self.device.padded(n, width, self._blocks.dtype)
         size = np.int64(n), np.int32(width), _width(array), _width(out)
-        self.kernels.rows(f"weigh_{self._kind}", n * width, *size, array, None, out)
+        self.kernels.rows(f"convert_{self._kind}", n * width, *size, array, out)
         return out
 
     def _add(self, product: Any, out: Any) -> None:
@@ -201,108 +215,6 @@ class DeviceTable:
     def release(self) -> None:
         """Give the table's memory back."""
         self._blocks.release()
-
-
-class DenseBlocks:
-    """A dense table on the device, its columns in blocks."""
-
-    keeps_scores = True
-
-    def __init__(self, values: Any, device: Any) -> None:
-        self.device, self.shape, self.dtype = device, values.shape, values.dtype
-        self.values = device.padded(*values.shape, values.dtype)
-        for first in range(0, len(values), max(1, len(values) // 8)):
-            rows = slice(first, first + max(1, len(values) // 8))
-            self.values[rows] = device.put(values[rows])
-
-    def __iter__(self) -> Any:
-        for first in range(0, self.values.shape[1], BLOCK):
-            yield first, DenseBlock(self.values[:, first : first + BLOCK], self.device)
-
-    def release(self) -> None:
-        """Give the memory back."""
-        self.values = None
-
-
-class DenseBlock:
-    """Some columns (D, n) of a dense table on the device."""
-
-    def __init__(self, values: Any, device: Any) -> None:
-        self.values, self.device = values, device
-
-    def multiply(self, right: Any, transposed: bool = False) -> Any:
-        """Y right, or Yᵀ right, in the table's precision."""
-        return self.device.multiply(self.values, right, transposed)
-
-
-class SparseBlock:
-    """A sparse table on the device, whole, and its transpose."""
-
-    keeps_scores = True
-
-    def __init__(self, values: Any, device: Any) -> None:
-        self.shape, self.dtype = values.shape, values.dtype
-        self.matrix, self.transpose = device.sparse(values.tocsr()), device.sparse(values.T.tocsr())
-
-    def __iter__(self) -> Any:
-        yield 0, self
-
-    def multiply(self, right: Any, transposed: bool = False) -> Any:
-        """Y right, or Yᵀ right, in the table's precision; of the values as they are stored."""
-        out = (self.transpose if transposed else self.matrix) @ contiguous(right)
-        return contiguous(out)
-
-    def release(self) -> None:
-        """Give the memory back."""
-        self.matrix = self.transpose = None
-
-
-class StreamedBlocks:
-    """A dense table in this process's memory whose columns pass through the device, copied beside the work there."""
-
-    keeps_scores = False
-
-    def __init__(self, values: Any, device: Any) -> None:
-        self.device, self.shape, self.dtype = device, values.shape, values.dtype
-        self.values: Any = None
-        room = int(0.5 * (1 - SPARE) * device.free_bytes) // max(1, values.itemsize * len(values))
-        if room < 1:
-            needed = 2 * values.itemsize * len(values) / 1e9
-            raise GpuError(
-                f"The GPU must have room for {needed:.2f} GB, two samples of the table. It has "
-                f"{device.free_bytes / 1e9:.2f} GB left; use backend='cpu'."
-            )
-        self.width = max(1, min(BLOCK, room // 32 * 32 or room, values.shape[1]))
-        self.buffers = [device.padded(len(values), self.width, values.dtype) for _ in range(2)]
-        self.copies = device.stream()
-        # last: what fails before leaves nothing pinned
-        self.values = device.pinned(contiguous(values))
-
-    def __iter__(self) -> Any:
-        starts = range(0, self.values.shape[1], self.width)
-        # the last pass may not be done with the buffers
-        self.device.after(None, self.copies)
-        coming = self._copy(0, starts[0])
-        for number, first in enumerate(starts):
-            values = coming
-            # the work waits for its block, and the next copy for the work before in its buffer
-            self.device.after(self.copies, None)
-            if number + 1 < len(starts):
-                self.device.after(None, self.copies)
-                coming = self._copy(number + 1, starts[number + 1])
-            yield first, DenseBlock(values, self.device)
-
-    def _copy(self, number: int, first: int) -> Any:
-        stop = min(first + self.width, self.values.shape[1])
-        return self.device.copy_columns(self.values, first, stop, self.buffers[number % 2], self.copies)
-
-    def release(self) -> None:
-        """Give the memory back."""
-        if self.values is not None:
-            self.device.after(self.copies, None)
-            self.device.synchronize()
-            self.device.unpinned(self.values)
-            self.values, self.buffers = None, []
 
 
 class DeviceSamples(PassingSamples):

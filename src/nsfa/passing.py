@@ -14,7 +14,7 @@ import numpy as np
 
 from nsfa.arrays import Floats, Ints, beside, contiguous, to_host
 from nsfa.data import Observed, no_holes
-from nsfa.kernels import Kernels
+from nsfa.kernels import Kernels, Projection
 from nsfa.kernels.streams import fresh_key
 from nsfa.samples import Samples, project
 from nsfa.state import State
@@ -82,7 +82,7 @@ class PassingSamples(Samples):
     @property
     def can(self) -> frozenset[str]:
         """What moves may ask for: see ``Samples``."""
-        return frozenset({"whole", "complete", "at once"} if self.at_once else {"whole", "complete"})
+        return passing_abilities(self.at_once)
 
     @property
     def complete(self) -> bool:
@@ -266,21 +266,26 @@ class PassingSamples(Samples):
         self.valid = True
 
 
+def passing_abilities(at_once: bool) -> frozenset[str]:
+    """What samples can do that keep no scores: see ``Samples.can``."""
+    return frozenset({"whole", "complete", "at once"} if at_once else {"whole", "complete"})
+
+
 class ObservedTable:
     """A table in this process's memory, or a block of one; ``first`` is its first sample's number in the whole."""
 
     def __init__(self, data: Observed, kernels: Kernels, first: int = 0) -> None:
         self.data, self.kernels, self.first = data, kernels, first
         self.shape, self.count, self.total, self.power = data.shape, data.count, data.total, data.power
-        self.scores: list[Floats] | None = None
 
     def pass_scores(self, loadings: Floats, noise_precision: Floats, intercept: Floats | None, key: int) -> Passed:
-        """Draw all scores; see ``Table``. They stay in ``scores`` until the next."""
-        problem = project(self.data, loadings, noise_precision, intercept, self.kernels)
+        """Draw all scores; see ``Table``."""
+        return self.sums_of(*self._drawn(project(self.data, loadings, noise_precision, intercept, self.kernels), key))
+
+    def _drawn(self, problem: Projection, key: int) -> tuple[Floats, float]:
+        """Scores (N, K), and what they gain."""
         scores = np.empty(problem.projection.shape)
-        gain = self.kernels.draw_scores(problem, scores, key, self.first)
-        self.scores = [scores]
-        return self.sums_of(scores, gain)
+        return scores, self.kernels.draw_scores(problem, scores, key, self.first)
 
     def sums_of(self, scores: Floats, gain: float = math.nan) -> Passed:
         """The sums that given scores (N, K) have."""

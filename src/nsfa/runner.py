@@ -25,10 +25,12 @@ from nsfa.draw import Draw
 from nsfa.draws.log import Keeper, Memory, open_log
 from nsfa.draws.store import Store
 from nsfa.kernels.dask_blocks import connected, done
+from nsfa.kernels.device import enough_memory
 from nsfa.length import Length
 from nsfa.model.spec import ModelSpec
 from nsfa.model.start import starting_factors
 from nsfa.monitor import Monitor, Progress
+from nsfa.threads import one_thread
 from nsfa.workers import Worker, borrowed
 
 _REPORT_EVERY = 0.1
@@ -154,6 +156,7 @@ def _run_kept(
         return ChainResult(chain, keeper.draws, finished=True)
     with (
         threadpool_limits(1),
+        enough_memory(),
         closing(open_samples(job.data, job.spec, job.backend, job.tf32, job.threads)) as samples,
     ):
         start = starting_factors(job.spec, job.data.shape, chain)
@@ -264,7 +267,9 @@ def _run_on_cluster(job: _Job, chains: int) -> list[ChainResult]:
 
 
 def _run_alone(job: _Job, chain: int) -> ChainResult:
-    return _run_one(job, chain, threading.Event(), lambda progress: None)
+    # beside others of this worker, which end at other times
+    with one_thread():
+        return _run_one(job, chain, threading.Event(), lambda progress: None)
 
 
 def _gather(

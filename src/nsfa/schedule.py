@@ -214,7 +214,7 @@ def _refusal(spec: ModelSpec) -> str | None:
 def _by_row_refusal(n_features: int, can: frozenset[str]) -> str | None:
     """Why no move goes through the values feature by feature, or None."""
     if "dense" not in can:
-        return "the table is sparse"
+        return "the table is on a device" if "at once" in can else "the table is sparse, or in blocks"
     if n_features >= PARALLEL_FROM:
         return f"too many features to go through one by one (from {PARALLEL_FROM:,} on)"
     return None

@@ -40,6 +40,8 @@ def as_float_table(X: Any) -> Floats:
 
 def as_table(X: Any) -> Any:
     """The table as an array of numbers, the caller's own where it is one: not to be written to. Else as above."""
+    if hasattr(X, "obs_names") and hasattr(X, "layers"):
+        raise ValueError("X must be a table. Got an AnnData object; fit it with nsfa.tl.nsfa, or pass its X.")
     if sp.issparse(X):
         raise ValueError("X must be dense here: a sparse table has no missing entries. Got a sparse one.")
     try:

@@ -12,8 +12,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from nsfa.atomic import replacing
 from nsfa.counts import core_count
 from nsfa.kernels.dask_blocks import connected, done
+from nsfa.threads import one_thread
 
 COLUMNS = ("task", "model", "replicate", "quantity", "at", "value")
 # the last row of a task: without it the task was cut short and is done again
@@ -111,15 +112,17 @@ def run_tasks(
     waiting = sorted((task for task in tasks if task.key not in ledger.rows), key=lambda task: -task.seconds)
     total = sum(task.seconds for task in waiting)
     done, started = 0.0, time.monotonic()
-    for task, numbers in _results(waiting, n_jobs):
-        ledger.add(task, numbers)
-        done += task.seconds
-        if progress is not None:
-            left = (time.monotonic() - started) * (total - done) / done
-            progress(Step(sum(t.key in ledger.rows for t in tasks), len(tasks), task.key, left))
+    # closed at once, also by an interrupt: it may have workers
+    with closing(_results(waiting, n_jobs)) as results:
+        for task, numbers in results:
+            ledger.add(task, numbers)
+            done += task.seconds
+            if progress is not None:
+                left = (time.monotonic() - started) * (total - done) / done
+                progress(Step(sum(t.key in ledger.rows for t in tasks), len(tasks), task.key, left))
 
 
-def _results(tasks: list[Task], n_jobs: int | None) -> Iterator[tuple[Task, list[Number]]]:
+def _results(tasks: list[Task], n_jobs: int | None) -> Generator[tuple[Task, list[Number]]]:
     if n_jobs is None:
         with connected(cores=core_count()) as client:
             yield from ((tasks[i], numbers) for i, (_, numbers) in done(client, _do_there, None, tasks))
@@ -139,7 +142,9 @@ def _results(tasks: list[Task], n_jobs: int | None) -> Iterator[tuple[Task, list
 
 
 def _do_there(_: None, task: Task) -> tuple[str, list[Number]]:
-    return _do(task)
+    # beside others of this worker, which end at other times
+    with one_thread():
+        return _do(task)
 
 
 def _do(task: Task) -> tuple[str, list[Number]]:

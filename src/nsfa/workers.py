@@ -24,6 +24,8 @@ from multiprocessing.spawn import get_executable
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from nsfa.interrupts import held_back
+
 # Seconds after which an idle worker ends by itself; somewhat earlier it is not given work any more.
 _IDLE, _FRESH = 300.0, 240.0
 # Seconds between two looks at who the parent is.
@@ -46,7 +48,8 @@ class Worker:
         self.owner, self.since = os.getpid(), time.monotonic()
         self.awake: Future[None] = Future()
         self._sending = threading.Lock()
-        with _signals_held_back():
+        # blocked until it can ignore them
+        with held_back(*_SIGNALS):
             # -P: nothing is imported from the current directory before the caller's path is known
             command = [get_executable() or "", "-P", "-c", _START]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -197,19 +200,6 @@ def followed(caller: int, function: Callable[..., Any], *args: Any) -> Any:
         _following.append(threading.Thread(target=_leave_with_parent, daemon=True))
         _following[0].start()
     return function(*args)
-
-
-@contextmanager
-def _signals_held_back() -> Iterator[None]:
-    """Start processes with signals blocked that are the caller's to act on, until they can ignore them."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def serve() -> None:

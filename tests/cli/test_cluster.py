@@ -12,8 +12,10 @@ import scipy.sparse as sp
 import zarr
 
 import nsfa
-from command import run
+from command import run, write_table
+from nsfa.cli import memory
 from nsfa.datasets import make_sparse_factors
+from nsfa.kernels import dask_blocks
 
 SHORT = ["--dask", "--model", "sfa", "--n-components", "2", "--chains", "1", "--tune", "30", "--draws", "4", "--quiet"]
 X = make_sparse_factors(6000, 20, 2, density=0.5, snr=10, random_state=0).X
@@ -115,6 +117,8 @@ def test_log2_is_taken_by_the_workers(tmp_path):
         ("rows.zarr", ["--dask", "--layer", "dense"], "AnnData files only"),
         ("cells.h5ad", ["--dask", "--model", "bfrm", "--n-components", "2"], "clustered"),
         ("cells.h5ad", ["--scheduler", "tcp://x:1"], "add --dask"),
+        ("cells.zarr", [], "nsfa fit --dask reads it"),
+        ("rows.zarr", [], "nsfa fit --dask reads it"),
     ],
 )
 def test_what_does_not_go_together_is_said_first(name, options, words, files, tmp_path):
@@ -122,7 +126,70 @@ def test_what_does_not_go_together_is_said_first(name, options, words, files, tm
     assert words in " ".join(said.stderr.split()) and not (tmp_path / "out").exists()
 
 
-def test_a_scheduler_by_its_address(client, files, tmp_path):
-    address = client.scheduler.address
-    run("fit", files / "cells.h5ad", "-o", tmp_path / "out", *SHORT, "--no-report", "--scheduler", address)
-    assert tomllib.loads((tmp_path / "out" / "config.toml").read_text())["cluster"]["scheduler"] == address
+def scheduler_of(out):
+    return tomllib.loads((out / "config.toml").read_text())["cluster"]["scheduler"]
+
+
+def test_a_scheduler_by_its_address_and_another_one_when_it_is_gone(client, files, tmp_path, monkeypatch):
+    out, address = tmp_path / "out", client.scheduler.address
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        gone = cluster.scheduler_address
+        run("fit", files / "cells.h5ad", "-o", out, *SHORT, "--no-report", "--scheduler", gone)
+    assert scheduler_of(out) == gone
+    monkeypatch.setattr(dask_blocks, "_PATIENCE", "300ms")
+    said = run("resume", out, "--draws", "2", code=1)
+    assert "There must be a Dask scheduler" in " ".join(said.stderr.split()) and scheduler_of(out) == gone
+    run("resume", out, "--draws", "2", "--quiet", "--scheduler", address)
+    assert scheduler_of(out) == address and address in tomllib.loads((out / "config.toml").read_text())["command"]
+    assert len(nsfa.load(out / "draws").draws) == 6
+    run("resume", out, "--draws", "2", "--quiet")
+
+
+def test_a_run_without_dask_has_no_scheduler(tmp_path):
+    out, short = tmp_path / "out", ["--chains", "1", "--tune", "2", "--draws", "2", "--no-report", "--quiet"]
+    run("fit", write_table(tmp_path / "table.csv"), "-o", out, *short)
+    said = run("resume", out, "--draws", "2", "--scheduler", "tcp://x:1", code=1)
+    assert "begun with --dask" in " ".join(said.stderr.split())
+
+
+def test_nothing_is_said_of_what_nobody_has_looked_for(files, tmp_path):
+    said = run("fit", files / "cells.h5ad", "-o", tmp_path / "out", *SHORT[:-1], "--no-report").stderr
+    assert "20 genes × 6,000 samples, in blocks that the workers read." in said and "missing" not in said
+    assert "missing_entries" not in tomllib.loads((tmp_path / "out" / "config.toml").read_text())["input"]
+
+
+def test_files_larger_than_memory_are_pointed_to_dask(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 1000.0)
+    said = run("fit", files / "cells.h5ad", "-o", tmp_path / "out", code=1)
+    assert "--dask leaves it in blocks" in " ".join(said.stderr.split())
+    said = run("fit", files / "table.csv", "-o", tmp_path / "out", code=1)
+    assert "nsfa fit --dask leaves h5ad and zarr files in blocks" in " ".join(said.stderr.split())
+
+
+def without_times(path):
+    return [line for line in path.read_text().splitlines() if "seconds" not in line]
+
+
+def test_experiments_are_tasks_of_workers(client, tmp_path):
+    run("reproduce", "ibp", "-o", tmp_path / "here", "--quick", "--quiet", "--jobs", "1")
+    address = ["--scheduler", client.scheduler.address]
+    said = run("reproduce", "ibp", "-o", tmp_path / "there", "--quick", "--dask", *address)
+    assert "6/6" in said.stderr and "large graph" not in said.stderr
+    here, there = (without_times(tmp_path / name / "numbers.csv") for name in ("here", "there"))
+    assert here == there
+    said = run("reproduce", "ibp", "-o", tmp_path / "both", "--dask", "--jobs", "2", code=1)
+    assert "--jobs is for processes of this machine" in said.stderr and not (tmp_path / "both").exists()
+    said = run("reproduce", "ibp", "-o", tmp_path / "none", *address, code=1)
+    assert "add --dask" in said.stderr
+
+
+def test_comparisons_are_tasks_of_workers(tmp_path):
+    table, how = write_table(tmp_path / "table.csv"), ["--models", "fa:2,spca:2", "--splits", "2", "--quiet"]
+    short = ["--chains", "1", "--tune", "5", "--draws", "5"]
+    for name, where in (("here", ["--jobs", "1"]), ("there", ["--dask"])):
+        run("compare", table, "-o", tmp_path / name, *how, *short, *where)
+    here, there = (
+        pd.read_csv(tmp_path / name / "comparison.csv").drop(columns="seconds") for name in ("here", "there")
+    )
+    pd.testing.assert_frame_equal(here, there)
+    assert "--dask" in tomllib.loads((tmp_path / "there" / "config.toml").read_text())["command"]

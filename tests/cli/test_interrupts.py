@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import nsfa
@@ -163,6 +164,25 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, out):
     run("fit", table, "-o", tmp_path / "straight", *options, "--quiet")
     for name in ("loadings.csv", "scores.csv", "diagnostics.json"):
         assert (out / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+
+
+@needs_proc
+def test_while_dask_s_workers_start_it_is_one_sentence(tmp_path, out):
+    """A terminal sends it to every process, also to those that are still loading their code."""
+    zarr = pytest.importorskip("zarr")
+    table = np.random.default_rng(0).standard_normal((20, 6000))
+    zarr.open(tmp_path / "t.zarr", mode="w", shape=table.shape, chunks=(20, 3000), dtype="f8")[:] = table
+    words = [sys.executable, "-c", COMMAND, "fit", str(tmp_path / "t.zarr"), "-o", str(out), "--dask", *LONG]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    # the first child is Python's own, which looks after what processes leave behind
+    wait_for(lambda: len(children(process.pid)) > 1, process)
+    workers = children(process.pid)
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130 and stdout == "", stderr
+    assert "Traceback" not in stderr and "Interrupted" in stderr and len(stderr.splitlines()) <= 4, stderr
+    assert not wait_until_gone(workers)
 
 
 def test_joblib_s_tracker_is_not_heard(monkeypatch):

@@ -141,9 +141,7 @@ def test_own_factors(device, rng):
 
 
 @pytest.mark.parametrize("slab_shape", [0.0, 0.6, 3.0])
-@pytest.mark.parametrize("units", [False, True])
-def test_births(slab_shape, units, device, rng):
-    """With noise precisions, or with everything in units of the features' noise."""
+def test_births(slab_shape, device, rng):
     n, scale = 400, rng.gamma(3, 1, 400)
     problem = Births(
         residual=rng.gamma(5, 2, n), noise_precision=scale, n_observed=rng.integers(5, 9, n).astype(float),
@@ -152,17 +150,12 @@ def test_births(slab_shape, units, device, rng):
         slab_shape=slab_shape, slab_rate=1.7,
     )  # fmt: skip
     listed, wanted, found = device.empty(n, np.int64), device.empty(n, np.int64), device.zeros(1, np.int32)
-    noise, unit = (None, device.put(scale)) if units else (device.put(scale), None)
     device.launch(
-        "birth_rows", 7, 64, N(n), device.put(problem.residual), noise, unit, device.put(problem.n_observed),
+        "birth_rows", 7, 64, N(n), device.put(problem.residual), device.put(scale), device.put(problem.n_observed),
         device.put(problem.own_count.astype(np.int32)), device.put(problem.own_square), K(4),
         device.put(problem.cumulative), device.put(problem.weight), np.float64(slab_shape), np.float64(1.7),
         np.uint64(77), found, listed, wanted,
     )  # fmt: skip
-    if units:
-        problem = problem._replace(
-            residual=problem.residual * scale, own_square=problem.own_square * scale, noise_precision=np.ones(n)
-        )
     born = get_kernels("reference").draw_births(problem, 77)
     row, count = device.get(listed)[: int(found[0])], device.get(wanted)[: int(found[0])]
     np.testing.assert_array_equal(np.sort(row), np.flatnonzero(born.accepted))
@@ -244,15 +237,14 @@ def test_changes_of_the_buffer(device, rng):
     same_buffer(device.get(buffer), new)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("kind", "tolerance"), [("float", 1e-6), ("double", 1e-14)])
-def test_precisions_of_tables(weighted, kind, tolerance, device, rng):
+def test_precisions_of_tables(kind, tolerance, device, rng):
     """From doubles to the table's precision and back, rows apart by more than their numbers."""
-    G, weight, less = sparse_loadings(rng, 37, 6), rng.gamma(2, 1, 37), rng.normal(size=6)
+    G, less = sparse_loadings(rng, 37, 6), rng.normal(size=6)
     shape, dtype = (N(37), K(6), K(6 + MARGIN)), "f4" if kind == "float" else "f8"
     buffer, out = device.put(in_buffer(G)), device.put(np.full((37, 8), BEYOND, dtype))
-    device.launch(f"weigh_{kind}", 4, 64, *shape, K(8), buffer, device.put(weight) if weighted else None, out)
-    np.testing.assert_allclose(device.get(out)[:, :6], G * (weight[:, None] if weighted else 1.0), rtol=tolerance)
+    device.launch(f"convert_{kind}", 4, 64, *shape, K(8), buffer, out)
+    np.testing.assert_allclose(device.get(out)[:, :6], G, rtol=tolerance)
     np.testing.assert_array_equal(device.get(out)[:, 6:], BEYOND)
     back, total = device.empty((37, 6)), device.put(np.full((37, 6), 2.5))
     device.launch(f"centre_{kind}", 4, 64, N(37), K(6), K(8), out, device.put(less), back)

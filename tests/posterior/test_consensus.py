@@ -51,6 +51,20 @@ def test_means_are_over_the_draws_that_contain_the_factor(by_hand):
         assert not np.signbit(values[values == 0]).any(), "−0 looks odd in a table"
 
 
+def test_scores_of_a_factor_that_few_draws_have_are_taken_from_those(rng, monkeypatch):
+    """Two evenly spread draws are the first and the last, which lack it."""
+    a, b = np.array([2.0, -3.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0, 1.0])
+    draws = [draw_of(np.column_stack(g)) for g in ([a], [a, b], [a, b], [a, b], [a, b], [a])]
+    data = observe(rng.normal(size=(10, 4)))
+    given = data, [draws], align(draws, dense=False), get_kernels("reference")
+    every = build_consensus(*given)
+    monkeypatch.setattr(module, "SCORE_DRAWS", 2)
+    few = build_consensus(*given)
+    assert (few.support < 1).sum() == 1 and (few.scores_std > 0.1).all()
+    np.testing.assert_allclose(few.scores, every.scores, atol=1e-9)
+    np.testing.assert_allclose(few.scores_std, every.scores_std, atol=1e-9)
+
+
 def test_variance_explained_is_a_share_of_loadings_and_noise(by_hand):
     _, draws, found = by_hand
     total = [d.scalars["loading_power"] + 4 for d in draws]
@@ -72,6 +86,17 @@ def test_gene_list_keeps_the_expected_share_of_errors(by_hand):
     assert one.genes(0).tolist() == one.genes(0, fdr=0.05, effect=0.05).tolist() == [3, 1, 0]
     with pytest.raises(ValueError, match="fdr must lie between 0 and 1. Got 2"):
         one.genes(0, fdr=2)
+
+
+def test_many_certain_genes_leave_no_room_for_one_that_is_none(by_hand):
+    """Mean errors of 0.1/21, 0.6/22 and 1.11/23 would all do."""
+    probability = np.r_[np.ones(20), 0.9, 0.5, 0.49, 0.0][:, None]
+    one = replace(by_hand[2], inclusion=probability, relevance=probability, loadings=np.ones((24, 1)))
+    for effect in (0, 0.05):
+        assert one.genes(0, effect=effect).tolist() == list(range(22))
+        assert one.genes(0, fdr=0.9, effect=effect).tolist() == list(range(22))
+    every = replace(one, inclusion=np.full((24, 1), 0.5), relevance=np.full((24, 1), 0.4))
+    assert len(every.genes(0, fdr=0.6, effect=0)) == 24 and not len(every.genes(0, fdr=0.9))
 
 
 def share_of(draws, truth, effect):

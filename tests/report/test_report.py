@@ -232,15 +232,16 @@ def test_a_large_report_is_small_and_does_not_list_the_names_for_every_gene(tmp_
 
 
 def test_a_long_core_list_is_in_the_page_to_its_end():
-    """At 20 % a core of eight has two more genes, the largest of those without; one is improbable in the factor."""
+    """At 20 % a core of eight has two more genes; those of the factor go on after it, as far as they are probable."""
     consensus = made_up(1, 30, 10).consensus()
-    consensus.inclusion[:, 0] = np.r_[np.ones(8), np.full(10, 0.04), 0.01, np.zeros(11)]
-    consensus.relevance[:, 0] = np.arange(30) < 8
-    consensus.loadings[:, 0] = np.r_[np.full(8, 5.0), np.full(10, 0.1), 1.0, np.zeros(11)]
+    consensus.inclusion[:, 0] = np.r_[np.ones(8), np.full(10, 0.06), 0.5, 0.5, np.full(10, 0.04)]
+    consensus.relevance[:, 0] = np.r_[np.ones(8), np.full(10, 0.05), 0.5, 0.5, np.zeros(10)]
+    consensus.loadings[:, 0] = np.r_[np.full(8, 5.0), np.full(10, 0.1), 1.0, 1.0, np.zeros(10)]
     lists = loadings.gene_lists(consensus, np.ones(len(consensus.feature_names)))
     gene, place = array_of(lists, "gene", "<u2"), array_of(lists["core"], "place", "<u2")
-    assert 18 in consensus.genes(0, 0.2) and lists["complete"]
-    np.testing.assert_array_equal(gene[place], consensus.genes(0, 0.2))
+    assert consensus.genes(0, 0.2).tolist() == [*range(8), 18, 19] and lists["complete"]
+    assert sorted(gene) == list(range(20)) and lists["core"]["cuts"]["0.2"] == [10]
+    np.testing.assert_array_equal(gene[place][:10], consensus.genes(0, 0.2))
 
 
 def test_too_many_entries_keep_core_genes_and_the_certain_ones(monkeypatch):

@@ -37,6 +37,9 @@ def resume(
     work: WorkOptions,
     out: Run,
     draws: Annotated[int | None, Option(min=1, help="Add so many draws per chain to a finished run.")] = None,
+    scheduler: Annotated[
+        str | None, Option(metavar="ADDRESS", help="Another Dask scheduler, for a run with --dask.")
+    ] = None,
 ) -> None:
     """Go on with a run from where it stopped; or add draws to a finished one.
 
@@ -47,6 +50,8 @@ def resume(
     nsfa resume results
 
     nsfa resume results --draws 1000
+
+    nsfa resume results --scheduler tcp://other:8786
     """
     import nsfa
     from nsfa.draws.store import open_store
@@ -54,9 +59,10 @@ def resume(
     if half_compared(out):
         if draws is not None:
             raise ValueError(f"--draws is for runs of nsfa fit. Got it with {out}, a comparison; leave it out.")
-        compare.resume(out, work)
+        compare.resume(out, work, scheduler)
         return
     store, config = draws_of(out), read_config(out)
+    where = cluster.options_of(config, scheduler)
 
     def sampler(monitor: Any) -> Any:
         posterior = nsfa.resume(store, draws=draws, n_jobs=work.jobs, monitor=monitor, X=table)
@@ -64,8 +70,10 @@ def resume(
             change_config(out, {"sampling": posterior.resolved}, also=("estimator",))
         return posterior
 
-    table = cluster.table_of(config)
-    with cluster.connection(cluster.options_of(config)):
+    table = cluster.table_of(config, where)
+    with cluster.connection(where):
+        if scheduler is not None:
+            change_config(out, {"cluster": {"scheduler": scheduler}})
         complete(out, sampler, open_store(store).settings.chains, report_options(config), work, table)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nsfa.cli.options import ClusterOptions, ReadingOptions, ReportOptions, TableOptions
+from nsfa.cli.options import ClusterOptions, ReadingOptions, ReportOptions, TableOptions, TaskOptions
 from nsfa.cli.output import SCORES
 from nsfa.cli.words import note
 
@@ -21,9 +21,8 @@ _READ = ("samples_in_rows", "log2", "layer")
 
 def check(where: ClusterOptions, reading: TableOptions, wanted: ReportOptions) -> None:
     """Raise ValueError about options that do not go together."""
+    _check_scheduler(where)
     if not where.dask:
-        if where.scheduler is not None:
-            raise ValueError(f"--scheduler is for --dask. Got {where.scheduler} without it; add --dask.")
         return
     given = {name: getattr(reading, name) for name in ("min_variance", "top_genes", "genes")}
     given |= {"annotations": wanted.annotations, "impute": wanted.impute or None}
@@ -33,6 +32,23 @@ def check(where: ClusterOptions, reading: TableOptions, wanted: ReportOptions) -
             raise ValueError(
                 f"With --dask a table is fitted as it is. Got {flag}; leave it out, or make a smaller file."
             )
+
+
+def check_tasks(where: TaskOptions, jobs: int | None) -> None:
+    """Raise ValueError about options that do not go together, of fits that may be tasks."""
+    _check_scheduler(where)
+    if where.dask and jobs is not None:
+        raise ValueError(f"--jobs is for processes of this machine. Got {jobs} with --dask; leave one of them out.")
+
+
+def _check_scheduler(where: ClusterOptions) -> None:
+    if where.scheduler is not None and not where.dask:
+        raise ValueError(f"--scheduler is for --dask. Got {where.scheduler} without it; add --dask.")
+
+
+def jobs_of(where: TaskOptions, jobs: int | None) -> int | str | None:
+    """``n_jobs`` of fits that may be tasks."""
+    return "dask" if where.dask else jobs
 
 
 def connection(where: ClusterOptions) -> AbstractContextManager[Any]:
@@ -55,15 +71,22 @@ def read_blocks(table: Path, reading: ReadingOptions, quiet: bool) -> Table:
     return read
 
 
-def options_of(config: Mapping[str, Any]) -> ClusterOptions:
-    """Where the table of a run was."""
+def options_of(config: Mapping[str, Any], scheduler: str | None = None) -> ClusterOptions:
+    """Where the table of a run was, or its fits; from now on with the workers of another ``scheduler``, if given."""
     known = {field.name for field in fields(ClusterOptions)}
-    return ClusterOptions(**{name: value for name, value in config.get("cluster", {}).items() if name in known})
+    before = ClusterOptions(**{name: value for name, value in config.get("cluster", {}).items() if name in known})
+    if scheduler is None:
+        return before
+    if not before.dask:
+        raise ValueError(
+            f"--scheduler is for runs that were begun with --dask. Got {scheduler} for one that was not; leave it out."
+        )
+    return replace(before, scheduler=scheduler)
 
 
-def table_of(config: Mapping[str, Any]) -> Any:
+def table_of(config: Mapping[str, Any], where: ClusterOptions) -> Any:
     """The table of a run again, in blocks; None where the run keeps it."""
-    if not options_of(config).dask:
+    if not where.dask:
         return None
     known = {name: value for name, value in config["table"].items() if name in _READ}
     return read_blocks(Path(config["input"]["path"]), ReadingOptions(**known), quiet=True).X

@@ -13,9 +13,19 @@ from typing import Annotated, Any
 from rich.table import Table as RichTable
 from typer import Exit, Option
 
+from nsfa.cli import cluster
 from nsfa.cli.errors import INTERRUPTED, NOT_CONVERGED, Interrupts, quiet_library
 from nsfa.cli.fit import Output, TableArgument, absolute_paths, check_memory, describe_input, make_estimator, read_input
-from nsfa.cli.options import ModelName, ModelOptions, RunOptions, SamplingOptions, TableOptions, WorkOptions, takes
+from nsfa.cli.options import (
+    ModelName,
+    ModelOptions,
+    RunOptions,
+    SamplingOptions,
+    TableOptions,
+    TaskOptions,
+    WorkOptions,
+    takes,
+)
 from nsfa.cli.output import COMPARISON, FITS, check_free, claim, files, half_compared, held, write_csv, write_figures
 from nsfa.cli.run import resume_words
 from nsfa.cli.settings import Sections, command_line, read_config, section, write_config
@@ -33,11 +43,12 @@ KINDS: dict[str, dict[str, str]] = {
 }
 
 
-@takes(TableOptions, SamplingOptions, RunOptions)
+@takes(TableOptions, SamplingOptions, RunOptions, TaskOptions)
 def compare(
     reading: TableOptions,
     sampling: SamplingOptions,
     run: RunOptions,
+    where: TaskOptions,
     table: TableArgument,
     output: Output,
     models: Annotated[
@@ -60,19 +71,26 @@ def compare(
     nsfa compare expression.csv --models nsfa,nsfa+robust -o outliers
     """
     how = {"models": models, "splits": splits, "holdout": holdout}
-    run_comparison(reading, sampling, run, table, output, how)
+    run_comparison(reading, sampling, run, where, table, output, how)
 
 
 def run_comparison(
-    reading: TableOptions, sampling: SamplingOptions, run: RunOptions, table: Path, out: Path, how: dict[str, Any]
+    reading: TableOptions,
+    sampling: SamplingOptions,
+    run: RunOptions,
+    where: TaskOptions,
+    table: Path,
+    out: Path,
+    how: dict[str, Any],
 ) -> None:
     """Compare from the start, or go on where an interrupted comparison is; ``how`` has models, splits and holdout."""
+    cluster.check_tasks(where, run.jobs)
     estimators = parse_models(how["models"], sampling)
     goes_on = half_compared(out) and not run.force
     if not goes_on:
         check_free(out, run.force)
     read = read_input(table, reading, run.quiet)
-    if not run.ignore_memory:
+    if not run.ignore_memory and not where.dask:
         _check_memory(read.shape, estimators, sampling, run.jobs, how["splits"])
     source, reading = describe_input(table, read), absolute_paths(reading, "genes")
     sections = {"input": source, "table": section(reading), "sampling": section(sampling), "comparison": how}
@@ -84,10 +102,11 @@ def run_comparison(
             # another command has finished it
             check_free(out, run.force)
         if not goes_on:
-            command = command_line("compare", source["path"], out.absolute(), reading, sampling)
+            command = command_line("compare", source["path"], out.absolute(), reading, sampling, where)
             options = [word for key, value in how.items() for word in (f"--{key}", str(value))]
-            write_config(out, f"{command} {shlex.join(options)}", sections)
-        frame = fit_all(out, read, estimators, how, sampling, run)
+            write_config(out, f"{command} {shlex.join(options)}", {**sections, "cluster": section(where)})
+        with cluster.connection(where):
+            frame = fit_all(out, read, estimators, how, sampling, run.quiet, cluster.jobs_of(where, run.jobs))
     total = len(estimators) * how["splits"]
     if len(frame) == total:
         (out / FITS).unlink(missing_ok=True)
@@ -124,9 +143,10 @@ def check_same(out: Path, sections: Sections) -> None:
                 )
 
 
-def resume(out: Path, work: WorkOptions) -> None:
-    """Go on with an interrupted comparison, by its own settings."""
+def resume(out: Path, work: WorkOptions, scheduler: str | None = None) -> None:
+    """Go on with an interrupted comparison, by its own settings, or with another Dask ``scheduler``."""
     config = read_config(out)
+    before = cluster.options_of(config, scheduler)
     how, given = config.get("comparison", {}), dict(config.get("table", {}))
     if not how:
         raise ValueError(f"{out} must have the config.toml of its comparison. Got none; repeat the command.")
@@ -134,11 +154,18 @@ def resume(out: Path, work: WorkOptions) -> None:
         given["genes"] = Path(given["genes"])
     run = RunOptions(**{field.name: getattr(work, field.name) for field in fields(work)})
     table, sampling = Path(config["input"]["path"]), SamplingOptions(**config["sampling"])
-    run_comparison(TableOptions(**given), sampling, run, table, out, how)
+    where = TaskOptions(before.dask, before.scheduler)
+    run_comparison(TableOptions(**given), sampling, run, where, table, out, how)
 
 
 def fit_all(
-    out: Path, read: Any, estimators: dict[str, Any], how: dict[str, Any], sampling: SamplingOptions, run: RunOptions
+    out: Path,
+    read: Any,
+    estimators: dict[str, Any],
+    how: dict[str, Any],
+    sampling: SamplingOptions,
+    quiet: bool,
+    n_jobs: int | str | None,
 ) -> Any:
     """Make the fits that are not done; write figures and comparison.csv, the sign that all are."""
     import nsfa
@@ -147,7 +174,7 @@ def fit_all(
     warnings.filterwarnings("ignore", "Interrupted after")
     frame = nsfa.compare(
         read.frame(), estimators, holdout=how["holdout"], splits=how["splits"], random_state=sampling.seed,
-        n_jobs=run.jobs, progress=not run.quiet, store=out / FITS,
+        n_jobs=n_jobs, progress=not quiet, store=out / FITS,
     )  # fmt: skip
     if len(frame) == len(estimators) * how["splits"]:
         from nsfa import pl

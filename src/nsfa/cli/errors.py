@@ -83,7 +83,10 @@ def sentences() -> Iterator[None]:
 def sentence(error: Exception) -> str:
     """An exception in words."""
     if isinstance(error, MemoryError):
-        return "Not enough memory. Use --top-genes, or fewer --draws, --chains or --jobs."
+        return (
+            "Not enough memory. Use --top-genes, fewer --draws, --chains or --jobs, or nsfa fit --dask for h5ad and "
+            "zarr files."
+        )
     if isinstance(error, OSError) and error.strerror:
         where = f" {error.filename}" if error.filename else ""
         return f"Cannot read or write{where}: {error.strerror}."

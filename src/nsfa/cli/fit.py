@@ -80,6 +80,8 @@ def fit(
     if where.dask:
         read = cluster.read_blocks(table, reading, run.quiet)
     else:
+        if not run.ignore_memory:
+            memory.check_file(table)
         read = read_input(table, reading, run.quiet, str(model.likelihood))
     given = Companions(read.annotations, None, read.symbols)
     companions = read_companions(wanted, read.sample_names, read.gene_names, given, run.quiet)
@@ -97,6 +99,8 @@ def fit(
 
 def _holes(source: dict[str, Any]) -> str:
     missing, size = source["missing_entries"], source["n_genes"] * source["n_samples"]
+    if missing is None:
+        return "in blocks that the workers read"
     return f"{missing:,} entries missing ({missing / size:.1%})" if missing else "none missing"
 
 
@@ -190,8 +194,8 @@ def _entries(X: Any) -> int | None:
 def describe_input(table: Path, read: Any) -> dict[str, Any]:
     """Where the table came from and what it was."""
     n_samples, n_genes = read.shape
-    # a sparse table has no holes
-    missing = int(read.X.isna().to_numpy().sum()) if hasattr(read.X, "isna") else 0
+    # a sparse table has no holes, and nobody has looked into one in blocks
+    missing = int(read.X.isna().to_numpy().sum()) if hasattr(read.X, "isna") else 0 if hasattr(read.X, "nnz") else None
     return {
         "path": str(table.absolute()), "checksum": read.checksum, "n_samples": n_samples, "n_genes": n_genes,
         "missing_entries": missing, "notes": " ".join(read.notes) or None,

@@ -95,5 +95,16 @@ def check(needed: float) -> None:
     if there is not None and needed > there:
         raise ValueError(
             f"This run needs about {needed / GB:.1f} GB of memory, {there / GB:.1f} GB are available: use --top-genes, "
-            "fewer --draws (with a larger --thin as long a run), --chains or --jobs; --ignore-memory starts it anyway."
+            "fewer --draws (with a larger --thin as long a run), --chains or --jobs; nsfa fit --dask leaves h5ad and "
+            "zarr files in blocks on workers; --ignore-memory starts it anyway."
+        )
+
+
+def check_file(path: Path) -> None:
+    """Raise ValueError if a file that can be left in blocks is larger than the memory that it would be read into."""
+    there = available()
+    if path.suffix == ".h5ad" and path.is_file() and there is not None and path.stat().st_size > there:
+        raise ValueError(
+            f"{path.name} has {path.stat().st_size / GB:.1f} GB, and {there / GB:.1f} GB of memory are available: "
+            "--dask leaves it in blocks on workers; --ignore-memory reads it anyway."
         )

@@ -215,6 +215,13 @@ class ClusterOptions:
     ] = None  # fmt: skip
 
 
+@dataclass(frozen=True)
+class TaskOptions(ClusterOptions):
+    """Where fits run that are independent of each other."""
+
+    dask: Annotated[bool, _option(RUNNING, "Make each fit a task of Dask workers: two new ones.", "--dask")] = False
+
+
 def takes(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of ``groups``; it is called with an instance of each, then its own parameters."""
 

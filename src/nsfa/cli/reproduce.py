@@ -7,17 +7,19 @@ from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Exit, Option
 
+from nsfa.cli import cluster
 from nsfa.cli.errors import INTERRUPTED, quiet_library
-from nsfa.cli.options import TalkOptions, takes
+from nsfa.cli.options import TalkOptions, TaskOptions, takes
 from nsfa.cli.words import note, say, say_json, tell_progress
 from nsfa.progress import duration
 
 PLAN, PAGE = "plan", "page"
 
 
-@takes(TalkOptions)
+@takes(TalkOptions, TaskOptions)
 def reproduce(
     talk: TalkOptions,
+    where: TaskOptions,
     name: Annotated[
         str, Argument(metavar="NAME", help="synthetic, convergence, ecoli, breast, prostate or ibp; plan or page.")
     ],
@@ -39,6 +41,8 @@ def reproduce(
 
     nsfa reproduce ecoli -o ecoli
 
+    nsfa reproduce breast -o breast --dask --scheduler tcp://head:8786
+
     nsfa reproduce page synthetic ecoli -o docs
     """
     if runs and name != PAGE:
@@ -51,12 +55,13 @@ def reproduce(
     if name == PAGE:
         _write_page(talk, runs or [], output)
         return
-    _run(talk, name, output, quick, jobs)
+    cluster.check_tasks(where, jobs)
+    _run(talk, name, output, quick, jobs, where)
     files = sorted(path.name for path in output.iterdir())
     _tell_written(talk, {"experiment": name, "output": str(output), "files": files}, output)
 
 
-def _run(talk: TalkOptions, name: str, output: Path, quick: bool, jobs: int | None) -> None:
+def _run(talk: TalkOptions, name: str, output: Path, quick: bool, jobs: int | None, where: TaskOptions) -> None:
     from nsfa import experiments
 
     def show(step: Any) -> None:
@@ -64,8 +69,9 @@ def _run(talk: TalkOptions, name: str, output: Path, quick: bool, jobs: int | No
             tell_progress(f"{step.done}/{step.total}  {step.label}  {_left(step.seconds_left)}")
 
     try:
-        with quiet_library(talk.quiet):
-            experiments.run(name, output, quick=quick, progress=show, n_jobs=jobs)
+        with quiet_library(talk.quiet), cluster.connection(where):
+            n_jobs = cluster.jobs_of(where, jobs)
+            experiments.run(name, output, quick=quick, progress=show, n_jobs=n_jobs)
     except KeyboardInterrupt:
         note("Interrupted. The same command goes on.")
         raise Exit(INTERRUPTED) from None

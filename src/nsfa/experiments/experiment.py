@@ -51,7 +51,7 @@ def run(
     out: str | Path,
     quick: bool = False,
     progress: Callable[[Step], Any] | None = None,
-    n_jobs: int | None = None,
+    n_jobs: int | str | None = None,
 ) -> Path:
     """Run one experiment, or go on with an interrupted one, and return the directory of its files.
 
@@ -61,12 +61,14 @@ def run(
     out : the directory to write to, new or with an unfinished run of the same experiment
     quick : a small version, a minute or two, that shows that everything works
     progress : called with a ``tasks.Step`` whenever a task is done
-    n_jobs : tasks at once; None is one per core. The numbers do not depend on it, times apart
+    n_jobs : tasks at once; None is one per core, "dask" makes each one of the Dask client in use. The numbers do not
+        depend on it, times apart
     """
     from nsfa import datasets
-    from nsfa.counts import worker_count
+    from nsfa.counts import on_cluster, worker_count
 
     experiment, folder = load(name), Path(out)
+    at_once = None if on_cluster(n_jobs) else worker_count(n_jobs)
     tasks = _possible(experiment.plan(quick))
     settings = _settings(name, quick, tasks)
     _check_folder(folder, settings)
@@ -75,7 +77,7 @@ def run(
         getattr(datasets, f"fetch_{table}")()
     _make_folder(folder, settings)
     ledger = Ledger(folder / NUMBERS)
-    run_tasks(tasks, ledger, progress, worker_count(n_jobs))
+    run_tasks(tasks, ledger, progress, at_once)
     ledger.finish(tasks)
     draw(name, folder)
     return folder

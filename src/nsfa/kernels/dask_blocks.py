@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
+
+from nsfa.interrupts import held_back
 
 # A node of the tree that adds up what workers return has so many branches.
 BRANCHES = 8
@@ -23,8 +26,13 @@ _PATIENCE = "10s"
 _LOOK, _FETCH = 0.5, 60.0
 # The first workers a machine gets, if there are none.
 N_WORKERS = 2
-# Ctrl-C is for the client, which needs them to end its sweep.
-_NO_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+# Ctrl-C is for the client, which needs them to end its sweep. That they end in the middle of something is no news, and
+# what their tasks raise comes to the client.
+_QUIET_WORKERS = (
+    "import logging, signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    "logging.getLogger('distributed.worker').setLevel('CRITICAL'); "
+    "logging.getLogger('distributed.worker.memory').setLevel('WARNING')"
+)
 _NEEDS_DASK = "Tables in blocks need Dask. Got a Python without it ({}); install nsfa[dask]."
 
 Source = tuple[Any, list[Any]]
@@ -52,7 +60,8 @@ def connected(address: str | None = None, cores: int = 1) -> Iterator[Any]:
             client = distributed.Client(address, timeout=_PATIENCE)
         except (OSError, ValueError) as error:
             raise ValueError(
-                f"There must be a Dask scheduler at {address!r}. Got none ({error}); start one with dask scheduler."
+                f"There must be a Dask scheduler at {address!r}. Got none ({error}); start one with dask scheduler, "
+                "or name another."
             ) from None
         with client:
             yield client
@@ -61,7 +70,11 @@ def connected(address: str | None = None, cores: int = 1) -> Iterator[Any]:
         client = distributed.Client.current()
     except ValueError:
         how = {"n_workers": N_WORKERS, "threads_per_worker": max(1, cores // N_WORKERS), "dashboard_address": ":0"}
-        with distributed.LocalCluster(**how, preload=_NO_INTERRUPTS) as cluster, distributed.Client(cluster) as own:
+        with ExitStack() as stack:
+            # the thread that starts workers, and they, have what this one has
+            with held_back(signal.SIGINT):
+                cluster = stack.enter_context(distributed.LocalCluster(**how, preload=_QUIET_WORKERS))
+                own = stack.enter_context(distributed.Client(cluster))
             yield own
         return
     yield client
@@ -74,6 +87,11 @@ def places(client: Any) -> list[str]:
     if not out:
         raise ValueError("The Dask cluster must have workers. Got none; start some, or wait until they have joined.")
     return out
+
+
+def asked(client: Any, question: Callable[[], Any]) -> dict[str, Any]:
+    """What each worker answers, by its address."""
+    return dict(client.run(question))
 
 
 def memory(client: Any) -> float:
@@ -104,7 +122,9 @@ def read_reduced(client: Any, function: Callable[..., Any], sources: Sequence[So
     parts = [delayed(function, pure=False)(cut, chunks) for cut, chunks in sources]
     while len(parts) > BRANCHES:
         parts = [delayed(join, pure=False)(parts[i : i + BRANCHES]) for i in range(0, len(parts), BRANCHES)]
-    return client.compute(delayed(finish, pure=False)(parts), retries=_RETRIES).result()
+    with _graphs_of_any_size():
+        found = client.compute(delayed(finish, pure=False)(parts), retries=_RETRIES)
+    return found.result()
 
 
 class Kept:
@@ -168,7 +188,8 @@ def kept(client: Any, function: Callable[..., Any], sources: Sequence[Source], *
     for i, address in enumerate(where):
         some = sources[len(sources) * i // len(where) : len(sources) * (i + 1) // len(where)]
         made = [delayed(function, pure=False)(*source, *common) for source in some]
-        futures += client.compute(made, workers=[address], allow_other_workers=True, retries=_RETRIES)
+        with _graphs_of_any_size():
+            futures += client.compute(made, workers=[address], allow_other_workers=True, retries=_RETRIES)
     return Kept(client, futures)
 
 
@@ -201,17 +222,22 @@ def _sent(client: Any, shared: Any, times: int) -> Any:
     """What all tasks share: itself where it is small, so that it goes with each; else a task that workers ask."""
     if times * len(pickle.dumps(shared, protocol=5)) <= _SMALL:
         return shared
-    config: Any = import_module("dask.config")
-    # it warns of what it takes for a mistake
-    with config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+    with _graphs_of_any_size():
         return client.submit(_same, shared, pure=False, retries=_RETRIES)
+
+
+def _graphs_of_any_size() -> Any:
+    """No warning of what Dask takes for a mistake: arrays, and what models are made of, that go with a task."""
+    config: Any = import_module("dask.config")
+    return config.set({"distributed.admin.large-graph-warning-threshold": "1TB"})
 
 
 def done(client: Any, function: Callable[..., Any], shared: Any, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     """Each item's number and function(shared, item), as they are done, in tasks of their own; an end drops the rest."""
     distributed: Any = import_module("distributed")
     sent = _sent(client, shared, len(items))
-    number = {client.submit(function, sent, item, pure=False, retries=_RETRIES): i for i, item in enumerate(items)}
+    with _graphs_of_any_size():
+        number = {client.submit(function, sent, item, pure=False, retries=_RETRIES): i for i, item in enumerate(items)}
     try:
         for future in distributed.as_completed(number):
             yield number[future], future.result()
@@ -237,7 +263,8 @@ def from_rows(read: Callable[[int, int], Any], shape: tuple[int, int], rows: int
 
 def write_zarr(array: Any, path: Any) -> None:
     """Write a dask array to a new zarr folder, each block by the worker that has it."""
-    array.to_zarr(str(path), overwrite=True)
+    with _graphs_of_any_size():
+        array.to_zarr(str(path), overwrite=True)
 
 
 def mapped(X: Any, function: Callable[..., Any], payload: Any, width: int) -> Any:

@@ -5,6 +5,10 @@ The only file that knows CuPy. The tests put a device made of NumPy and a host c
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,6 +46,28 @@ class GpuError(RuntimeError):
     """There is no device to run on, or it has too little memory; the message says what to do."""
 
 
+@contextmanager
+def enough_memory() -> Iterator[None]:
+    """GpuError, which says how much was needed, in place of what CuPy raises for any array that it makes."""
+    try:
+        yield
+    except MemoryError as error:
+        cupy: Any = sys.modules.get("cupy")
+        if cupy is None or not isinstance(error, cupy.cuda.memory.OutOfMemoryError):
+            raise
+        # its own sentence has the number
+        found = re.search(r"allocating ([\d,]+) bytes", str(error))
+        needed = int(found[1].replace(",", "")) if found else 0
+        raise GpuError(
+            f"The GPU must have room for {needed / 1e9:.2f} GB more. It has {_free_bytes(cupy) / 1e9:.2f} GB left; "
+            "use dtype='float32', fewer samples, or backend='cpu'."
+        ) from None
+
+
+def _free_bytes(cupy: Any) -> int:
+    return int(cupy.cuda.runtime.memGetInfo()[0]) + int(cupy.get_default_memory_pool().free_bytes())
+
+
 class CupyDevice:
     """One NVIDIA GPU by CuPy; ``tf32`` lets products with single-precision tables round their factors to ten bits."""
 
@@ -56,18 +82,17 @@ class CupyDevice:
     @property
     def free_bytes(self) -> int:
         """Memory that is left, what CuPy keeps for later included."""
-        return int(self._cupy.cuda.runtime.memGetInfo()[0]) + int(self._cupy.get_default_memory_pool().free_bytes())
+        return _free_bytes(self._cupy)
+
+    @property
+    def total_bytes(self) -> int:
+        """Memory that the device has."""
+        return int(self._cupy.cuda.runtime.memGetInfo()[1])
 
     def empty(self, shape: Any, dtype: Any = np.float64) -> Any:
         """A new array; GpuError says how much was needed where there is too little memory."""
-        try:
+        with enough_memory():
             return self._cupy.empty(shape, dtype)
-        except self._cupy.cuda.memory.OutOfMemoryError:
-            needed = int(np.prod(shape)) * np.dtype(dtype).itemsize
-            raise GpuError(
-                f"The GPU must have room for {needed / 1e9:.2f} GB more. It has {self.free_bytes / 1e9:.2f} GB left; "
-                "use dtype='float32', fewer samples, or backend='cpu'."
-            ) from None
 
     def room(self, name: str, shape: Any, dtype: Any = np.float64) -> Any:
         """Work space of a name, as it was left: for what is not needed after the next who asks for it."""

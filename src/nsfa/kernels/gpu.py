@@ -49,8 +49,11 @@ class GpuKernels:
     def sweep_independent(
         self, loadings: Any, active: Any, rows: Rows, logit: Floats, anchor: Ints, key: int
     ) -> tuple[Ints, Any]:
-        """One Gibbs pass over (z, g) with prior logits (1, K), rows independent: see ``Kernels``."""
+        """One Gibbs pass over (z, g) with prior logits, rows independent: see ``Kernels``."""
         device, (n_features, n_factors) = self.device, rows.cross.shape
+        known, n_known = self._known(rows.known)
+        # the kernel adds what is known of each feature
+        common = logit[0] - np.pad(rows.known[0], (0, n_factors - n_known))
         counts, residual = device.zeros(2 * n_factors, np.uint64), device.empty(n_features)
         # five numbers a factor for each warp, and a count; where there are very many factors, one warp a block
         warps = _WARPS if 56 * _WARPS * n_factors <= device.most_shared else 1
@@ -58,15 +61,20 @@ class GpuKernels:
         whole = own + 8 * n_factors**2
         fits = whole <= device.most_shared // 2
         blocks = min(-(-n_features // warps), 16 * device.multiprocessors)
-        gram, slab, logits = device.put_all(rows.gram, rows.loading_precision[0], logit[0])
+        gram, slab, logits = device.put_all(rows.gram, rows.loading_precision[0], common)
         device.launch(
             "sweep_rows", blocks, 32 * warps, np.int64(n_features), np.int32(n_factors), _width(loadings), loadings,
-            rows.cross, gram, rows.power, rows.noise_precision, slab, np.int32(rows.relative), logits, None,
-            np.int32(0), device.put(anchor), np.uint64(key), np.int32(fits), counts, residual,
+            rows.cross, gram, rows.power, rows.noise_precision, slab, np.int32(rows.relative), logits, known,
+            np.int32(n_known), device.put(anchor), np.uint64(key), np.int32(fits), counts, residual,
             shared=whole if fits else own,
         )  # fmt: skip
         usage, self._owner = device.get(counts).reshape(2, n_factors).astype(np.int64)
         return usage.copy(), residual
+
+    def _known(self, known: Floats) -> tuple[Any, int]:
+        """What is known of the first factors (D, K₀), and of how many; None where nothing is."""
+        n_known = known.shape[1]
+        return self.device.put(known) if n_known else None, n_known
 
     def draw_dense(self, loadings: Any, rows: Rows, key: int) -> Any:
         """Loadings of every feature from their K-variate normal: see ``Kernels``. Cost O(D K³)."""
@@ -235,7 +243,7 @@ class GpuKernels:
         found = device.zeros(1, np.int32)
         cumulative, weight = device.put_all(problem.cumulative, problem.weight)
         self.rows(
-            "birth_rows", n, np.int64(n), problem.residual, problem.noise_precision, None, problem.n_observed,
+            "birth_rows", n, np.int64(n), problem.residual, problem.noise_precision, problem.n_observed,
             problem.own_count, problem.own_square, np.int32(len(problem.cumulative)), cumulative, weight,
             np.float64(problem.slab_shape), np.float64(problem.slab_rate), np.uint64(key), found, listed, wanted,
         )  # fmt: skip
@@ -301,11 +309,11 @@ class GpuKernels:
         partial, barrier = device.empty((2, _MOST_SUMS, blocks)), device.zeros(1, np.uint32)
         gram, turn, logit = device.put_all(problem.gram, problem.turn, problem.logit)
         places = device.put(np.concatenate([problem.anchor, pairs.ravel()]).astype(np.int64))
-        slabs = problem.loading_precision
+        slabs, (known, n_known) = problem.loading_precision, self._known(problem.known)
         device.launch(
             name, blocks, _TOGETHER, np.int64(n_features), np.int32(n_factors), _width(problem.loadings),
-            np.int32(len(slabs) > 1), np.int32(0), np.int32(len(pairs)), problem.loadings, problem.excess, gram, turn,
-            changes, problem.noise_precision, slabs, logit, None, places, places[n_factors:],
+            np.int32(len(slabs) > 1), np.int32(n_known), np.int32(len(pairs)), problem.loadings, problem.excess, gram,
+            turn, changes, problem.noise_precision, slabs, logit, known, places, places[n_factors:],
             device.empty((_WORK_ROWS, n_features)), partial, barrier, changes[n_factors:], np.uint64(key),
             shared=8 * (_MOST_SUMS * (_TOGETHER // 32 + 1) + n_rows * n_factors),
         )  # fmt: skip

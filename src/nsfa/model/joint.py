@@ -91,7 +91,9 @@ def _loadings(state: State) -> float:
 def _pattern(state: State, spec: ModelSpec) -> float:
     n_features, usage = len(state.noise_precision), state.usage
     known, buffet = state.prior_offset, (state.concentration, state.stickiness)
-    offset = 0.0 if state.known is None else float(known[state.active[:, : known.shape[1]]].sum())
+    offset = 0.0
+    if state.known is not None:
+        offset = float((beside(known, state.loadings) * state.active[:, : known.shape[1]]).sum())
     if spec.pattern == "ibp":
         return offset + priors.buffet_log_probability(usage, n_features, *buffet, n_known=known.shape[1])
     if spec.pattern == "finite":

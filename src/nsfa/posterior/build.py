@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ from nsfa.arrays import Floats, Ints
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels
+from nsfa.kernels.device import GpuError
 from nsfa.model.spec import ModelSpec
 from nsfa.posterior.align import Alignment, evenly
 from nsfa.posterior.columns import in_order, mostly_zero
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.factors import check_factors, trace_factors
 from nsfa.posterior.latent import Tables
+from nsfa.posterior.on_device import moments_on_device
 from nsfa.posterior.predict import INTERVAL_BYTES
 from nsfa.posterior.project import SampleMoments, is_large, sample_moments
 from nsfa.posterior.shares import Block, Picks, Shares, aligned_blocks
@@ -42,9 +45,12 @@ def build_consensus(
     min_support: float = 0.5,
     level: float = 0.9,
     preview: bool = False,
-    spec: ModelSpec = GAUSSIAN,
+    tables: Tables | None = None,
 ) -> Consensus:
-    """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws."""
+    """Consensus of the factors found in more than ``min_support`` of the draws. Cost: a few passes over the draws.
+
+    ``tables`` is the table as the draws see it; the values as they are, unless given.
+    """
     draws = [draw for chain in chains for draw in chain]
     support = alignment.support()
     keep = np.flatnonzero(support.mean(axis=0) > min_support)
@@ -65,7 +71,8 @@ def build_consensus(
     lower, upper = _intervals(aligned, len(some), inclusion, tail)
     # adding 0 makes −0 a plain zero
     lower, upper = np.where(sign > 0, lower, -upper) + 0.0, np.where(sign > 0, upper, -lower) + 0.0
-    scores, deviation = score_means(Tables(data, spec, kernels, fitted=True), draws, alignment, keep, data.shape[1])
+    seen = tables or Tables(data, GAUSSIAN, kernels, fitted=True)
+    scores, deviation = score_means(seen, draws, alignment, keep, data.shape[1])
     return Consensus(
         loadings=data.to_user(mean * sign + 0.0)[:, order],
         lower=data.to_user(lower)[:, order],
@@ -133,9 +140,23 @@ def aligned_draws(
     return out
 
 
-def score_draws(draws: Sequence[Draw], n_samples: int) -> Ints:
-    """The draws over which scores are averaged: fewer in large tables, and in very large ones fewer still."""
-    return evenly(len(draws), _enough_draws(draws, n_samples))
+def score_draws(
+    draws: Sequence[Draw], alignment: Alignment, keep: Ints, n_samples: int, most: int | None = None
+) -> Ints:
+    """The draws over which scores are averaged: fewer in large tables, and in very large ones fewer still.
+
+    At ``most`` so many, but that each of the pivot's columns ``keep`` is in some.
+    """
+    enough = _enough_draws(draws, n_samples)
+    some = evenly(len(draws), enough if most is None else min(enough, most))
+    seen = np.zeros(len(keep), dtype=np.bool_)
+    for i in some:
+        seen[alignment.columns(i, keep)[1]] = True
+    more = [some]
+    for k in keep[~seen]:
+        there = np.flatnonzero([k in alignment.factor[i] for i in range(len(draws))])
+        more.append(there[evenly(len(there), LEAST_SCORE_DRAWS)])
+    return np.unique(np.concatenate(more))
 
 
 def _enough_draws(draws: Sequence[Draw], n_samples: int) -> int:
@@ -156,16 +177,27 @@ def score_means(
     data = tables.data
     # of a table that is elsewhere nobody's
     shape = 0 if data.elsewhere else data.shape[1], len(keep)
-    mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
     if not shape[0]:
-        return mean, square
-    some = evenly(len(draws), tables.enough(_enough_draws(draws, n_samples)))
+        return np.zeros(shape), np.zeros(shape)
+    some = score_draws(draws, alignment, keep, n_samples, tables.enough(len(draws)))
 
     def scores(i: int) -> SampleMoments:
         return sample_moments(tables.under(draws[i], i), draws[i], tables.kernels, alignment.rotation[i], density=False)
 
+    # a device with too little memory leaves it to the CPU
+    with suppress(GpuError), moments_on_device(tables) as there:
+        if there is not None:
+            return _averages((there(draws[i], alignment.rotation[i]) for i in some), some, shape, alignment, keep)
     at_once = mostly_zero(draws[some[0]]) and not is_large(data)
-    for i, moments in zip(some, in_order(scores, some, at_once), strict=True):
+    return _averages(in_order(scores, some, at_once), some, shape, alignment, keep)
+
+
+def _averages(
+    found: Iterable[SampleMoments], some: Ints, shape: tuple[int, int], alignment: Alignment, keep: Ints
+) -> tuple[Floats, Floats]:
+    """Mean and standard deviation (N, K) over what was found of some draws."""
+    mean, square, count = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
+    for i, moments in zip(some, found, strict=True):
         own, where, sign = alignment.columns(i, keep)
         mean[:, where] += moments.mean[:, own] * sign
         square[:, where] += moments.variance[:, own] + moments.mean[:, own] ** 2

@@ -15,6 +15,8 @@ from nsfa.posterior.shares import EFFECT, Shares
 
 # The false-discovery rate of gene lists that nobody asks for at another.
 FDR = 0.05
+# No gene list has members that are less likely than this, however many certain ones make up for them.
+LEAST_LISTED = 0.5
 # A factor below this share of the variance, or of no more genes than this, is minor.
 MINOR_SHARE = 0.001
 MINOR_GENES = 3
@@ -139,7 +141,8 @@ class Consensus:
         factor
             Number of the factor, from 0.
         fdr
-            Expected share of wrong members, mean of (1 − probability); the longest such list by falling probability.
+            Expected share of wrong members, mean of (1 − probability); the longest such list by falling probability, as
+            far as members are more likely to be right than wrong.
         effect
             Which members are right: those of whose variance the factor explains at least this share. 0.05 gives the
             factor's core, 0 everything whose loading is not zero. For other shares see ``probability``.
@@ -220,6 +223,9 @@ def by_certainty(probability: Floats, loadings: Floats) -> Ints:
 
 
 def discoveries(probability: Floats, fdr: float) -> int:
-    """How many of these probabilities, which fall, a list has whose expected share of errors is at most ``fdr``."""
+    """How many of these probabilities, which fall, a list has whose expected share of errors is at most ``fdr``.
+
+    None below one half: many certain members would else leave room for some that are certainly none.
+    """
     error = np.cumsum(1.0 - probability) / np.arange(1, len(probability) + 1)
-    return int(np.searchsorted(error, fdr, side="right"))
+    return int(min(np.searchsorted(error, fdr, side="right"), np.count_nonzero(probability >= LEAST_LISTED)))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Bools, Floats, Ints
-from nsfa.blocks import in_blocks, no_blocks_for, one_thread
+from nsfa.blocks import in_blocks, no_blocks_for
 from nsfa.counts import core_count
 from nsfa.data import Observed
 from nsfa.draw import COVARIANCES, Draw, feature_pairs
@@ -34,6 +34,7 @@ from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, su
 from nsfa.posterior.project import is_large, sample_blocks, sample_moments
 from nsfa.runner import ChainResult
 from nsfa.table import as_float_table
+from nsfa.threads import one_thread
 
 # Entries times squared factors, over all draws, beyond which a prediction takes fewer draws.
 _PREDICTION_WORK = 400_000_000_000
@@ -146,7 +147,7 @@ class Posterior(OwnAnswers):
         found = found.of_preview() if self.length.preview else found
         # a run that was stopped has its own: to go on
         advice = advise(found, self.length, *self.n_factors.shape) if self.finished else None
-        return replace(found, advice=advice, moves=moves_of(self.spec, self.data, self.chains))
+        return replace(found, advice=advice, moves=moves_of(self.spec, self.data, self.chains, self.backend_))
 
     @cached_property
     def _full_diagnostics(self) -> Diagnostics:
@@ -230,12 +231,16 @@ class Posterior(OwnAnswers):
     def _built(self, min_support: float, level: float) -> Consensus:
         with threadpool_limits(1):
             kernels = get_kernels("numba", core_count() if is_large(self.data) else 1)
-            rest = min_support, level, self.length.preview, self.spec
+            tables = Tables(self.data, self.spec, kernels, fitted=True, backend=self.backend_)
+            rest = min_support, level, self.length.preview, tables
             return build_consensus(self.data, self.chains, self._alignment, kernels, *rest)
 
     def _tables(self, data: Observed | None = None) -> Tables:
         """The fitted table, or another one, as the draws see it."""
-        return Tables(self.data if data is None else data, self.spec, get_kernels("numba"), fitted=data is None)
+        own = data is None
+        return Tables(
+            self.data if data is None else data, self.spec, get_kernels("numba"), fitted=own, backend=self.backend_
+        )
 
     def alignment(self) -> Alignment:
         """Which factors of the draws are the same; computed once."""
@@ -284,7 +289,7 @@ class Posterior(OwnAnswers):
         consensus = self.consensus()
         if X.ndim != 2 or X.shape[1] != self.data.n_features:
             raise ValueError(f"X must have the {self.data.n_features} features of the fit. Got shape {X.shape}.")
-        some = score_draws(self.draws, X.shape[0])
+        some = score_draws(self.draws, self._alignment, consensus.pivot, X.shape[0])
         draws = [self.draws[i] for i in some]
         given = self.data, self.spec, draws, self._alignment.taken(some), consensus.pivot, consensus.sign
         both, width = mapped(X, _block_scores, given, 2 * consensus.n_factors), consensus.n_factors

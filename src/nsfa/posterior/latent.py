@@ -31,13 +31,14 @@ class Tables(NamedTuple):
     """A table as each draw sees it: as it is, or with the Gaussian values drawn that it only hints at.
 
     ``fitted`` says that it is the one of the fit, whose samples have scores in the draws; others begin with values as
-    a chain does, and ``ROUNDS`` times their scores and values are drawn by turns.
+    a chain does, and ``ROUNDS`` times their scores and values are drawn by turns. ``backend`` is where the chains were.
     """
 
     data: Observed
     spec: ModelSpec
     kernels: Kernels
     fitted: bool
+    backend: str = "cpu"
 
     def under(self, draw: Draw, number: int) -> Observed:
         """The Gaussian table under a draw, whose ``number`` keys the random numbers. Cost O(D N K)."""

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nsfa import schedule
+from nsfa.backends import abilities_on
 from nsfa.chain import accepted_share
 from nsfa.data import Observed
 from nsfa.draw import Draw
-from nsfa.latent_samples import abilities_of
 from nsfa.model.spec import ModelSpec
 
 
@@ -23,9 +23,11 @@ class MoveUse(NamedTuple):
     accepted: float | None = None
 
 
-def moves_of(spec: ModelSpec, data: Observed, chains: Sequence[Sequence[Draw]] = ()) -> tuple[MoveUse, ...]:
+def moves_of(
+    spec: ModelSpec, data: Observed, chains: Sequence[Sequence[Draw]] = (), backend: str = "cpu"
+) -> tuple[MoveUse, ...]:
     """The moves that a model makes on a table, and what draws of it say of their acceptance; the unused ones last."""
-    plan = schedule.build(spec, data.shape[0], abilities_of(data, spec))
+    plan = schedule.build(spec, data.shape[0], abilities_on(backend, data, spec))
     found = {}
     for move in plan.moves:
         if move.name == "refresh":

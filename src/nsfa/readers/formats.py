@@ -59,6 +59,7 @@ def _existing(path: Path) -> Path:
     """The file to open, or an OSError in plain words."""
     try:
         if path.is_dir():
+            _check_not_zarr(path)
             return find_matrix(path)
         if not path.exists():
             raise FileNotFoundError(f"the table must be an existing file. Got {str(path)!r}, which does not exist.")
@@ -73,6 +74,15 @@ def _existing(path: Path) -> Path:
         if "null" not in str(error):
             raise
         raise FileNotFoundError(f"the table must be an existing file. Got {str(path)!r}.") from None
+
+
+def _check_not_zarr(folder: Path) -> None:
+    kind = next((name for name in ("zarr.json", ".zarray", ".zgroup") if (folder / name).exists()), None)
+    if kind is not None:
+        raise OSError(
+            f"the table must be a file or a 10x folder. Got {str(folder)!r}, a zarr folder; nsfa fit --dask reads it "
+            "in blocks."
+        )
 
 
 def _read_zip(path: Path) -> Sheet:

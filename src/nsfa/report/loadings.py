@@ -28,7 +28,7 @@ def gene_lists(consensus: Consensus, spread: Floats) -> dict[str, Any]:
     are rounded in units of each gene's deviation, ``spread`` (n_features,): those of one factor may have any units.
     """
     core = [_certain(consensus, k, consensus.relevance) for k in range(consensus.n_factors)]
-    lists = [_certain(consensus, k, consensus.inclusion, own) for k, own in enumerate(core)]
+    lists = [_certain(consensus, k, consensus.inclusion) for k in range(consensus.n_factors)]
     kept = _kept(consensus, lists, core)
     start = np.cumsum([0, *map(len, kept)])
     unit = np.where(spread > 0, spread, 1.0)[:, None]
@@ -52,15 +52,13 @@ def gene_lists(consensus: Consensus, spread: Floats) -> dict[str, Any]:
     }
 
 
-def _certain(consensus: Consensus, k: int, probability: Floats, also: Ints | None = None) -> Ints:
-    """Genes of one factor by falling probability (n_features, K): all that are not improbable, and the longest list.
+def _certain(consensus: Consensus, k: int, probability: Floats) -> Ints:
+    """Genes of one factor by falling probability (n_features, K): all that are not improbable.
 
-    As many more as it takes to have those of ``also``, too.
+    Every list is the beginning of that. Whoever is in the core is in the factor, at least as probably.
     """
     order = by_certainty(probability[:, k], consensus.loadings[:, k])
-    falling = probability[order, k]
-    last = 0 if also is None else int(np.flatnonzero(np.isin(order, also)).max(initial=-1)) + 1
-    return order[: max(discoveries(falling, RATES[-1]), np.count_nonzero(falling >= LEAST_INCLUSION), last)]
+    return order[: np.count_nonzero(probability[:, k] >= LEAST_INCLUSION)]
 
 
 def _cuts(probability: Floats, lists: list[Ints], kept: list[Ints]) -> dict[str, list[int]]:

@@ -198,8 +198,8 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
         )
     if spec.pattern != "dense" and consensus.n_factors:
         sentences.append(
-            "Genes were assigned to factors at a Bayesian false-discovery rate of 5 %; a factor's core genes are those "
-            "for which it explains at least 5 % of the gene's variance."
+            "Genes were assigned to factors at a Bayesian false-discovery rate of 5 %, those with a probability of at "
+            "least one half; a factor's core genes are those for which it explains at least 5 % of the gene's variance."
         )
     return " ".join(sentences)
 

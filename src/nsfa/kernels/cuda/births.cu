@@ -38,11 +38,11 @@ KERNEL own_rows(int n_own, int k, int width, const index_t* owner, const unsigne
 }
 
 // Propose a new set of own factors for every feature. Features that accept theirs are listed, in any order, with the
-// number of their new factors. Where slabs are relative, noise is NULL and everything in units of the features' noise.
-KERNEL birth_rows(index_t n_features, const double* residual, const double* noise, const double* unit,
-                  const double* count, const int* own_number, const double* own_square, int n_cumulative,
-                  const double* cumulative, const double* weight, double slab_shape, double slab_rate, word_t key,
-                  int* found, index_t* listed, index_t* wanted_by) {
+// number of their new factors.
+KERNEL birth_rows(index_t n_features, const double* residual, const double* noise, const double* count,
+                  const int* own_number, const double* own_square, int n_cumulative, const double* cumulative,
+                  const double* weight, double slab_shape, double slab_rate, word_t key, int* found, index_t* listed,
+                  index_t* wanted_by) {
     index_t d = thread_number();
     if (d >= n_features) return;
     Words pair = word_pair(key, d, 0, 0, 0);
@@ -57,8 +57,8 @@ KERNEL birth_rows(index_t n_features, const double* residual, const double* nois
         double g = normal_at(key, d, (word_t)(j + 1) * STRETCH) / sqrt(precision);
         square += g * g;
     }
-    double scale = unit ? unit[d] : 1.0, tau = unit ? 1.0 : noise[d], r = residual[d] * scale;
-    double ratio = log_marginal(square, r, tau, count[d]) - log_marginal(own_square[d] * scale, r, tau, count[d]);
+    double tau = noise[d], r = residual[d];
+    double ratio = log_marginal(square, r, tau, count[d]) - log_marginal(own_square[d], r, tau, count[d]);
     if (log(v) < ratio + weight[wanted] - weight[have]) {
         int slot = atomicAdd(found, 1);
         listed[slot] = d;

@@ -122,17 +122,17 @@ KERNEL column_squares(index_t n_features, int k, int width, const double* loadin
     }
 }
 
-// Numbers (n, k) in rows of `width` to the table's precision in rows of `to`, times the rows' weights.
+// Numbers (n, k) in rows of `width` to the table's precision in rows of `to`.
 template <typename T>
-__device__ void weigh(index_t n, int k, int width, int to, const double* from, const double* weight, T* out) {
+__device__ void convert(index_t n, int k, int width, int to, const double* from, T* out) {
     index_t i = thread_number();
-    if (i < n * k) out[i / k * to + i % k] = (T)(from[i / k * width + i % k] * (weight ? weight[i / k] : 1.0));
+    if (i < n * k) out[i / k * to + i % k] = (T)from[i / k * width + i % k];
 }
-KERNEL weigh_float(index_t n, int k, int width, int to, const double* from, const double* weight, float* out) {
-    weigh<float>(n, k, width, to, from, weight, out);
+KERNEL convert_float(index_t n, int k, int width, int to, const double* from, float* out) {
+    convert<float>(n, k, width, to, from, out);
 }
-KERNEL weigh_double(index_t n, int k, int width, int to, const double* from, const double* weight, double* out) {
-    weigh<double>(n, k, width, to, from, weight, out);
+KERNEL convert_double(index_t n, int k, int width, int to, const double* from, double* out) {
+    convert<double>(n, k, width, to, from, out);
 }
 
 // Numbers (n, k) of the table's precision in rows of `width`, less a number for each column, as doubles.

@@ -1,0 +1,62 @@
+"""Units of a table in blocks on the devices of their workers: sent once where there is room, else in every pass."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from nsfa.arrays import Floats, to_host
+from nsfa.data import Observed
+from nsfa.gpu_blocks import SPARE
+from nsfa.gpu_samples import DeviceTable
+from nsfa.kernels import device
+from nsfa.kernels.gpu import GpuKernels
+from nsfa.passing import Passed
+
+# A device's work space is one for all threads of its worker.
+_lock = threading.Lock()
+
+
+def missing() -> str | None:
+    """Why the worker that this is called on has no device, as a sentence, or None."""
+    return device.gpu_missing()
+
+
+@cache
+def kernels_here(tf32: bool) -> GpuKernels:
+    """The kernels of this worker's device."""
+    return GpuKernels(device.CupyDevice(tf32))
+
+
+class UnitOnDevice:
+    """The verbs of a ``Table`` for a unit, which begins at sample ``start``; arrays come and go by this process."""
+
+    def __init__(self, data: Observed, start: int, tf32: bool) -> None:
+        self._data, self._start, self._kernels = data, start, kernels_here(tf32)
+        self._sent: DeviceTable | None = None
+
+    def pass_scores(self, loadings: Floats, noise_precision: Floats, intercept: Floats | None, key: int) -> Passed:
+        """Draw all scores: see ``Table``."""
+        passed: Passed = self._asked("pass_scores", loadings, noise_precision, intercept, key)
+        return passed._replace(cross=to_host(passed.cross))
+
+    def second(self, right: Floats) -> Floats:
+        """Y (Yᵀ right): see ``Table``."""
+        out: Floats = to_host(self._asked("second", right))
+        return out
+
+    def _asked(self, verb: str, *arguments: Any) -> Any:
+        there = self._kernels.device
+        with _lock, device.enough_memory():
+            table = self._sent or DeviceTable.of(self._data, self._kernels, self._start)
+            # the device must keep room for what is not the table
+            if there.free_bytes > SPARE * there.total_bytes:
+                self._sent = table
+            try:
+                return getattr(table, verb)(*(there.put(a) if np.ndim(a) else a for a in arguments))
+            finally:
+                if table is not self._sent:
+                    table.release()
