@@ -290,7 +290,14 @@ def test_pairs_can_be_chosen_when_every_factor_is_empty(rng):
 
 @pytest.mark.parametrize(
     ("shape", "thin", "with_holes"),
-    [((100, 100), 4, 4), ((251, 226), 12, 4), ((108, 12558), 1, 1), ((150, 150), 4, 4), ((100, 2000), 3, 1)],
+    [
+        ((100, 100), 4, 4),
+        ((251, 226), 12, 4),
+        ((108, 12558), 2, 1),
+        ((200, 12558), 1, 1),
+        ((150, 150), 4, 4),
+        ((100, 2000), 3, 1),
+    ],
 )
 def test_sweeps_per_draw_by_the_size_of_the_table(shape, thin, with_holes, rng):
     X = rng.normal(size=shape)

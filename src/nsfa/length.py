@@ -10,10 +10,10 @@ import numpy as np
 from nsfa.arrays import Floats
 from nsfa.data import Observed
 
-# Sweeps per kept draw where the user does not say: ``LEAST_THIN`` up to ``CHEAP`` entries, one from half of ``LARGE``
-# on, at most twelve in between.
+# Sweeps per kept draw where the user does not say: ``LEAST_THIN`` up to ``CHEAP`` entries, at most twelve from there
+# on, two from a third of ``LARGE`` up to ``LONG``, and one beyond that.
 SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
-LEAST_THIN, CHEAP = 4, 50_000
+LEAST_THIN, CHEAP, LONG = 4, 50_000, 2_000_000
 # Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK``
 # / ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
 TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 150, 100, 1_000_000_000
@@ -103,4 +103,6 @@ def default_thin(data: Observed) -> int:
     """
     entries = max(1, data.shape[0] * data.shape[1])
     least = LEAST_THIN if entries <= CHEAP else 1
+    if CHEAP < entries <= LONG and data.complete and data.likelihood == "gaussian":
+        least = 2
     return max(least, int(min((entries / SMALL) ** GROWTH, LARGE / entries) / (1 if data.complete else 3)))
