@@ -10,7 +10,7 @@ from nsfa.chain import Chain, chain_generator, run_chain
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
-from nsfa.length import Length, default_thin
+from nsfa.length import Length, arrived, default_thin
 from nsfa.model import Priors, preset
 from nsfa.model.joint import log_joint
 from nsfa.model.start import initial_state, starting_factors
@@ -149,6 +149,41 @@ def test_a_sweep_reports_warm_up_and_keeps_every_thin_th_draw():
     assert [s.draw is not None for s in sweeps] == [False] * 5 + [True, False, True, False, True]
 
 
+def test_a_trace_that_goes_nowhere_has_arrived(rng):
+    still, slope = rng.normal(size=(400, 3)), np.linspace(0.0, 3.0, 400)
+    assert arrived(still) and not arrived(still[:7])
+    assert arrived(np.column_stack([still, np.ones(400)]))
+    assert arrived(np.column_stack([still, np.full(400, np.nan)]))
+    for i in range(3):
+        drift = still.copy()
+        drift[:, i] += slope
+        assert not arrived(drift)
+    # where it came from does not matter
+    late = still.copy()
+    late[:190] += 10.0
+    assert arrived(late)
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_warm_up_can_end_by_itself(stays, monkeypatch):
+    """It is looked at after the usual one and every half of it; at its maximum it ends in any case."""
+    looked = []
+
+    def look(trace):
+        looked.append(len(trace))
+        return stays and len(trace) >= 40
+
+    monkeypatch.setattr("nsfa.chain.arrived", look)
+    data = observe(make_sparse_factors(15, 10, 2, random_state=0).X)
+    chain = chain_of(data, preset("nsfa"), chain_generator(0, 0), tune=20)
+    length = Length(tune=20, draws=3, thin=2, most=50)
+    sweeps, end = list(run_chain(chain, length)), 40 if stays else 50
+    assert looked == [20, 30, 40] and chain.warmed == end and not chain.history
+    assert [s.warming_up for s in sweeps] == [True] * end + [False] * 6
+    assert [s.total for s in sweeps] == [length.sweeps] * (end - 1) + [end + 6] * 7
+    assert sum(s.draw is not None for s in sweeps) == 3
+
+
 def test_nothing_but_noise_keeps_an_empty_model_alive(rng):
     data = observe(rng.normal(size=(30, 8)))
     chain = chain_of(data, preset("nsfa", concentration=0.01), chain_generator(0, 0))
@@ -255,7 +290,14 @@ def test_pairs_can_be_chosen_when_every_factor_is_empty(rng):
 
 @pytest.mark.parametrize(
     ("shape", "thin", "with_holes"),
-    [((100, 100), 4, 4), ((251, 226), 12, 4), ((108, 12558), 1, 1), ((150, 150), 4, 4), ((100, 2000), 3, 1)],
+    [
+        ((100, 100), 4, 4),
+        ((251, 226), 12, 4),
+        ((108, 12558), 2, 1),
+        ((200, 12558), 1, 1),
+        ((150, 150), 4, 4),
+        ((100, 2000), 3, 1),
+    ],
 )
 def test_sweeps_per_draw_by_the_size_of_the_table(shape, thin, with_holes, rng):
     X = rng.normal(size=shape)
@@ -272,6 +314,12 @@ def test_warm_up_by_the_size_of_the_table(shape, tune):
     data = observe(np.random.default_rng(0).normal(size=shape))
     assert Length.of(data, None, 10, 2) == Length(tune, 10, 2)
     assert Length.of(data, 7, 10, None).tune == 7
+    assert Length.of(data, "auto", 10, 2) == Length(tune, 10, 2, most=8 * tune)
+
+
+def test_a_warm_up_is_a_number_or_auto(rng):
+    with pytest.raises(ValueError, match="tune must be an int >= 0, 'auto', or None. Got 'long'."):
+        Length.of(observe(rng.normal(size=(9, 4))), "long", 10, 2)
 
 
 REFUSABLE = {

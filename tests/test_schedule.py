@@ -157,8 +157,18 @@ def test_long_and_sparse_tables_have_pairs_of_factors_in_every_fifth_sweep_and_s
 
 def test_what_samples_can_do():
     X = np.random.default_rng(0).normal(size=(6, 4))
-    assert Samples(observe(X), get_kernels()).can == DENSE
+    assert Samples(observe(X), get_kernels()).can == DENSE | {"small"}
     assert Samples(observe(sp.csr_array(X)), get_kernels()).can == SPARSE
+
+
+def test_long_tables_have_doublets_while_they_are_small(monkeypatch):
+    plan = schedule.build(preset("nsfa"), 20_000, DENSE | {"small"})
+    assert [n for n in range(1, 21) if "doublet" in names(plan.of_sweep(n))] == [5, 10, 15, 20]
+    assert [name for name, _ in plan.unused] == ["marginal"]
+    monkeypatch.setattr("nsfa.samples.SMALL", 23)
+    X = np.random.default_rng(0).normal(size=(6, 4))
+    assert Samples(observe(X), get_kernels()).can == DENSE
+    assert "small" in Samples(observe(X[:5]), get_kernels()).can
 
 
 def close(a, b):

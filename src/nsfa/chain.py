@@ -13,7 +13,7 @@ from nsfa import schedule
 from nsfa.arrays import Floats, beside
 from nsfa.draw import Draw, record
 from nsfa.kernels.streams import fresh_key
-from nsfa.length import Length
+from nsfa.length import Length, arrived
 from nsfa.model.joint import log_likelihood, log_prior
 from nsfa.model.spec import ModelSpec
 from nsfa.model.start import initial_state
@@ -25,17 +25,21 @@ from nsfa.samples import Samples
 from nsfa.state import State
 
 # What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
-_CARRIED = ("number", "seconds", "reports")
+_CARRIED = ("number", "seconds", "reports", "warmed", "history")
 
 
 class Sweep(NamedTuple):
-    """What one sweep reports: its number (from 1), whether it is warm-up, and the draw if it is kept."""
+    """What one sweep reports: its number (from 1), whether it is warm-up, and the draw if it is kept.
+
+    ``total`` is the number of the last one, as far as is known: the warm-up may end early.
+    """
 
     number: int
     warming_up: bool
     n_factors: int
     births: Info
     draw: Draw | None
+    total: int
 
 
 def chain_generator(seed: int | None, chain: int) -> np.random.Generator:
@@ -47,7 +51,9 @@ class Chain:
     """A chain in progress: the samples, the state, the moves and the random stream.
 
     ``tune`` sweeps are warm-up, of which the first may run at raised noise (``Schedule.annealed``). ``reports`` counts
-    accepted and tried proposals of every move that may be refused. ``known`` is what ``State.know`` takes.
+    accepted and tried proposals of every move that may be refused. ``known`` is what ``State.know`` takes. Where the
+    warm-up ends by itself, ``history`` has log p(Y | G, τ), K and the number of active loadings after each of its
+    sweeps, and ``warmed`` says which was the last, 0 before it is known.
     """
 
     def __init__(
@@ -63,6 +69,8 @@ class Chain:
         self.schedule = schedule.build(spec, samples.n_features, samples.can, tune)
         self.number = 0
         self.seconds = 0.0
+        self.warmed = 0
+        self.history: list[list[float]] = []
         self.reports = {move.name: [0, 0] for move in self.schedule.moves if move.reports}
         self.state = samples.place(initial_state((samples.n_features, samples.n_samples), spec, start))
         if known is not None:
@@ -152,6 +160,17 @@ class Chain:
             exposure=None if exposure is None else exposure.astype(np.float32),
         )
 
+    def warm_up(self, length: Length) -> int:
+        """The last sweep of the warm-up, after the present one; the last that it can be while it has not ended."""
+        if not length.most:
+            return length.tune
+        if not self.warmed:
+            state = self.state
+            self.history.append([float(self.samples.log_evidence), float(state.n_factors), float(state.usage.sum())])
+            if self.number >= length.most or (length.looks(self.number) and arrived(np.array(self.history))):
+                self.warmed, self.history = self.number, []
+        return self.warmed or length.most
+
     def snapshot(self) -> dict[str, Any]:
         """All that the next sweeps depend on, as plain values and arrays. Between sweeps only; nothing is copied."""
         return {
@@ -166,7 +185,7 @@ class Chain:
         if "samples" not in snapshot:
             raise ValueError("The checkpoint is of an earlier version of nsfa, whose runs this one cannot go on with.")
         for name in _CARRIED:
-            setattr(self, name, snapshot[name])
+            setattr(self, name, snapshot.get(name, getattr(self, name)))
         self.rng.bit_generator.state = snapshot["rng"]
         self.state = self.samples.place(State.from_snapshot(snapshot["state"]))
         self.samples.restore(snapshot["samples"], self.state)
@@ -179,11 +198,13 @@ def accepted_share(move: str) -> str:
 
 def run_chain(chain: Chain, length: Length) -> Iterator[Sweep]:
     """Yield one ``Sweep`` after each sweep; kept draws come with it. A restored chain goes on where it was."""
-    started = time.perf_counter() - chain.seconds
-    for number in range(chain.number + 1, length.sweeps + 1):
+    started, kept_sweeps = time.perf_counter() - chain.seconds, length.draws * length.thin
+    total = (chain.warmed or max(length.tune, length.most)) + kept_sweeps
+    while chain.number < total:
         births = chain.sweep()
         chain.seconds = time.perf_counter() - started
-        past = number - length.tune
+        last = chain.warm_up(length)
+        past, total = chain.number - last, last + kept_sweeps
         kept = past > 0 and past % length.thin == 0
         draw = chain.draw(births, chain.seconds) if kept else None
-        yield Sweep(number, past <= 0, chain.state.n_factors, births, draw)
+        yield Sweep(chain.number, past <= 0, chain.state.n_factors, births, draw, total)

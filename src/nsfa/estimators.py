@@ -202,8 +202,9 @@ class NSFA(_BayesianModel):
     Parameters
     ----------
     chains, tune, draws, thin
-        Chains, warm-up sweeps (None: 100 to 500, by the table's size), kept draws per chain, and
-        sweeps per kept draw (None: 1 to 12, by the table's size).
+        Chains; warm-up sweeps (None: 100 to 500, by the table's size; "auto": until the chain's own trace goes nowhere
+        any more, at most eight times as many); kept draws per chain; and sweeps per kept draw (None: 1 to 12, by the
+        table's size).
     preview
         A first look in a tenth of the time: a tenth of the sweeps. Broad structure and predictions are near those of
         a full fit; the verdict says that it is a preview, not whether the chains agree.
@@ -238,7 +239,7 @@ class NSFA(_BayesianModel):
     _model = "nsfa"
 
     def __init__(
-        self, *, chains: int = 4, tune: int | None = None, draws: int = 500, thin: int | None = None,
+        self, *, chains: int = 4, tune: int | str | None = None, draws: int = 500, thin: int | None = None,
         preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
         likelihood: str = "gaussian", size_factors: Any = "total", scale: str | None = "feature",
@@ -260,7 +261,7 @@ class SFA(_BayesianModel):
     _model = "sfa"
 
     def __init__(
-        self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
+        self, n_components: int | None = None, *, chains: int = 4, tune: int | str | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
         concentration: float | str = "infer", stickiness: float | str = 1.0, noise: str = "diagonal",
         likelihood: str = "gaussian", size_factors: Any = "total", scale: str | None = "feature",
@@ -280,7 +281,7 @@ class FactorModel(_BayesianModel):
     """Any model: the one that a ``ModelSpec`` describes, None being that of NSFA. Other parameters as there."""
 
     def __init__(
-        self, spec: ModelSpec | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
+        self, spec: ModelSpec | None = None, *, chains: int = 4, tune: int | str | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
         size_factors: Any = "total", scale: str | None = "feature", dtype: str = "float64",
         backend: str = "auto", tf32: bool = False,
@@ -301,7 +302,7 @@ class _PlainModel(_BayesianModel):
     """Fixed-K models without a buffet."""
 
     def __init__(
-        self, n_components: int | None = None, *, chains: int = 4, tune: int | None = None, draws: int = 500,
+        self, n_components: int | None = None, *, chains: int = 4, tune: int | str | None = None, draws: int = 500,
         thin: int | None = None, preview: bool = False, random_state: Any = None, n_jobs: int | str | None = None,
         noise: str = "diagonal", likelihood: str = "gaussian", size_factors: Any = "total",
         scale: str | None = "feature", prior: Any = "default", dtype: str = "float64",

@@ -162,29 +162,29 @@ def _run_kept(
         start = starting_factors(job.spec, job.data.shape, chain)
         engine = Chain(samples, job.spec, chain_generator(job.seed, chain), start, job.length.tune)
         keeper.restore(engine)
-        last_report, total = time.monotonic(), job.length.sweeps
+        # a chain that was at its end makes no sweep
+        last_report, finished = time.monotonic(), True
         accepted = tried = 0
         for sweep in _guarded(run_chain(engine, job.length)):
             if sweep.draw is not None:
                 keeper.add(sweep.draw)
             keeper.checkpoint(engine)
             accepted, tried = accepted + sweep.births.accepted, tried + sweep.births.tried
-            now = time.monotonic()
-            if now - last_report > _REPORT_EVERY or sweep.number == total:
+            now, finished = time.monotonic(), sweep.number == sweep.total
+            if now - last_report > _REPORT_EVERY or finished:
                 report(_progress(job, chain, engine, sweep, accepted / tried if tried else math.nan))
                 last_report = now
                 if stop.is_set():
                     break
         keeper.checkpoint(engine, now=True)
-    return ChainResult(chain, keeper.draws, finished=engine.number >= total)
+    return ChainResult(chain, keeper.draws, finished=finished)
 
 
 def _progress(job: _Job, chain: int, engine: Chain, sweep: Sweep, acceptance: float) -> Progress:
     """A report; the log joint costs something and is computed only for someone to see."""
     log_joint = sum(engine.log_density()) if job.watched else math.nan
-    total = job.length.sweeps
     return Progress(
-        chain, sweep.number, total, sweep.warming_up, sweep.n_factors, log_joint, acceptance, engine.seconds
+        chain, sweep.number, sweep.total, sweep.warming_up, sweep.n_factors, log_joint, acceptance, engine.seconds
     )
 
 

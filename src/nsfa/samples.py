@@ -21,6 +21,9 @@ from nsfa.state import State, widened, without
 
 Generator = np.random.Generator
 
+# Tables of so many entries are small: making their residuals costs little beside a sweep, in time and in memory.
+SMALL = 5_000_000
+
 _POWER_STEPS = 2
 _RESIDUAL_STEPS = 6
 
@@ -60,8 +63,9 @@ class Samples:
         """What moves may ask for.
 
         "whole": all samples are at hand. "complete": ``complete_cross`` gives T with nothing missing. "dense": values
-        can be completed and gone through feature by feature. "at once": features are not gone
-        through one after another. "latent": ``draw_latent`` draws the values themselves, at the end of every sweep.
+        can be completed and gone through feature by feature; "small": so can their residuals, however many features.
+        "at once": features are not gone through one after another. "latent": ``draw_latent`` draws the values
+        themselves, at the end of every sweep.
         """
         return abilities(self.data)
 
@@ -411,8 +415,10 @@ def noise_posterior(shape: float, rate: float, count: Any, square: Any) -> tuple
 
 def abilities(data: Observed) -> frozenset[str]:
     """What samples of a table in memory can do: see ``Samples.can``."""
-    by_row = data.offset is None and not data.elsewhere
-    return frozenset({"whole", "complete", "dense"} if by_row else {"whole", "complete"})
+    if data.offset is not None or data.elsewhere:
+        return frozenset({"whole", "complete"})
+    small = data.shape[0] * data.shape[1] <= SMALL
+    return frozenset({"whole", "complete", "dense"} | ({"small"} if small else set()))
 
 
 def project(

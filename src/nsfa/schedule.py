@@ -182,7 +182,7 @@ def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[M
         yield Unused(
             "doublet", "a slab per loading" if spec.noise_of_features else "features have no noise of their own"
         )
-    elif by_row is not None:
+    elif by_row is not None and "small" not in can:
         yield Unused("doublet", by_row)
     else:
         yield Move("doublet", doublet.update_doublet, (SCORES, STATISTICS), (RESIDUAL,), when=FIFTH, reports=True)

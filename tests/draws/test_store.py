@@ -18,7 +18,7 @@ import scipy.sparse as sp
 import nsfa
 from cases import holes
 from crashing import assert_part_of, assert_same_draws, difference, problem
-from nsfa.chain import Chain, chain_generator
+from nsfa.chain import Chain, chain_generator, run_chain
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.draw import factor_counts
@@ -231,6 +231,30 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tmp_path):
     expected = fitted(chains=1, draws=1500)
     assert_part_of(part, expected)
     assert_same_draws(nsfa.resume(tmp_path / "s"), expected)
+
+
+@pytest.mark.parametrize("stop", [7, 33, 10**6])
+def test_a_warm_up_that_ends_by_itself_resumes_to_the_same_bits(stop, tmp_path):
+    """Stopped within it and after it; a run that was at its end has nothing left to do."""
+    data, spec, length = observe(next(iter(TABLES.values()))), SPECS["nsfa"], Length(tune=12, draws=30, thin=1, most=48)
+    chain, other = (Chain(Samples(data, get_kernels()), spec, chain_generator(seed, 0), 0, 12) for seed in (3, 99))
+    made, snapshot = [], None
+    for sweep in run_chain(chain, length):
+        made += [sweep.draw] if sweep.draw is not None else []
+        if sweep.number == min(stop, sweep.total):
+            snapshot, before = through_disk(chain.snapshot(), tmp_path / "state"), len(made)
+    assert len(made) == 30 and 12 <= chain.warmed <= 48
+    other.restore(snapshot)
+    again = [sweep.draw for sweep in run_chain(other, length) if sweep.draw is not None]
+    assert len(again) == 30 - before and other.warmed == chain.warmed
+    assert not any(difference(*pair) for pair in zip(made[before:], again, strict=True))
+
+
+def test_draws_come_after_a_warm_up_that_ended_by_itself(tmp_path):
+    fitted(tmp_path / "s", tune="auto", draws=20)
+    longer = nsfa.resume(tmp_path / "s", draws=5)
+    assert_same_draws(longer, fitted(tune="auto", draws=25))
+    assert longer.finished and longer.length.warm_up == "150 to 1,200" and "150 to 1,200" in repr(longer)
 
 
 def test_a_run_stopped_in_its_warm_up_says_so_and_goes_on(tmp_path):

@@ -50,6 +50,7 @@ def estimate(
 
     ``single`` precision takes half of a table's room; a sparse one has ``stored`` entries, each with its place.
     """
+    from nsfa.samples import SMALL
     from nsfa.schedule import PARALLEL_FROM
 
     n_samples, n_features = shape
@@ -57,7 +58,7 @@ def estimate(
     given, table = table_bytes(shape, stored=stored), table_bytes(shape, single, stored)
     # per chain at work: the table, and where features are gone through one by one a copy and residuals in double
     # precision; loadings and scores in several forms
-    by_row = stored is None and n_features < PARALLEL_FROM
+    by_row = stored is None and (n_features < PARALLEL_FROM or n_samples * n_features <= SMALL)
     working = table + 2 * given * by_row + 8.0 * n_factors * 6 * (n_features + n_samples)
     kept = chains * draws * guess_draw_bytes(n_features, n_factors, model, n_samples)
     # the summary walks over the draws with a handful of dense (D, K) tables and a sample of draws for intervals

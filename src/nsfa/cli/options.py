@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-from typer import Option
+from typer import BadParameter, Option
 
 from nsfa.model.presets import PRESETS
 from nsfa.model.spec import LIKELIHOODS, NAMED_PRIORS, NOISES
@@ -68,6 +68,15 @@ class ScaleName(StrEnum):
 
 def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
     return Option(*names, help=text, rich_help_panel=panel, **more)
+
+
+def _warm_up(text: str) -> int | str:
+    """A number of sweeps, or "auto"."""
+    if text == "auto":
+        return text
+    if not text.isdecimal():
+        raise BadParameter(f"must be an int >= 0, or auto. Got {text!r}.")
+    return int(text)
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,13 @@ class SamplingOptions:
 
     chains: Annotated[int, _option(SAMPLING, "Independent chains.", min=1)] = 4
     tune: Annotated[
-        int | None, _option(SAMPLING, "Warm-up sweeps per chain, not kept; if not given, by the table's size.", min=0)
+        Any,
+        _option(
+            SAMPLING,
+            "Warm-up sweeps per chain, not kept; auto: until the chain has arrived; if not given, by the table's size.",
+            parser=_warm_up,
+            metavar="INTEGER|auto",
+        ),
     ] = None
     draws: Annotated[int, _option(SAMPLING, "Draws to keep per chain.", min=1)] = 500
     thin: Annotated[

@@ -86,7 +86,7 @@ class Posterior(OwnAnswers):
         state = "" if self.finished else f", {self.length.draws} wanted: unfinished"
         return (
             f"Posterior of {self.spec.name}: {n_samples} samples × {n_features} features\n"
-            f"  {chains} chains × {draws} draws{state} (tune {self.length.tune}, thin {self.length.thin}, "
+            f"  {chains} chains × {draws} draws{state} (tune {self.length.warm_up}, thin {self.length.thin}, "
             f"seed {self.seed})\n"
             f"  K {_range(self.n_factors)}, substantial factors {_range(self.n_substantial)}\n"
             "  diagnostics() has the verdict, summary() the factors, consensus() their loadings and scores"

@@ -189,7 +189,9 @@ def advise(found: Diagnostics, length: Length, n_chains: int, made: int) -> Advi
         return None
     if made < TOO_FEW_DRAWS or max(d.rhat for d in found.table) > RHAT_LIMIT:
         more = max(LEAST_MORE, 2 * made)
-        again = {"tune": 2 * max(length.tune, 100), "draws": made + more}
+        again = {"draws": made + more}
+        if not length.most:
+            again = {"tune": 2 * max(length.tune, 100), **again}
         return Advice("Run longer", more, again, "Until the chains agree, what is not settled may still change.")
     times = min(max(2, math.ceil(ESS_LIMIT / max(min(d.ess_bulk for d in found.table), 1.0))), MOST_TIMES)
     why = "The chains agree, but their averages are still rough."

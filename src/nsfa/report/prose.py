@@ -185,7 +185,7 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
         f"{posterior.data.shape[1]:,} samples × {posterior.data.n_features:,} genes"
         + (f" ({percent(holes)} of entries missing and integrated out)." if holes else "."),
         *([seen] if seen else []),
-        f"We ran {n_chains} Markov chain{'s' if n_chains > 1 else ''} of {length.tune:,} warm-up sweeps and "
+        f"We ran {n_chains} Markov chain{'s' if n_chains > 1 else ''} of {length.warm_up} warm-up sweeps and "
         f"{n_draws:,} kept draws{kept}{' each' if n_chains > 1 else ''} (seed {posterior.seed}).",
         "This was a preview, too short to judge convergence." if length.preview else judged,
         f"Factors were matched over draws; {_kept(consensus.n_factors)} found in more than half of the draws.",
@@ -222,7 +222,7 @@ def settings_table(posterior: Posterior, settings: dict[str, Any] | None) -> lis
         "noise": spec.noise,
         **({} if spec.likelihood == "gaussian" else {"likelihood": spec.likelihood}),
         "chains": len(posterior.chains),
-        "tune": length.tune,
+        "tune": length.warm_up if length.most else length.tune,
         "draws": length.draws,
         "thin": length.thin,
         "seed": posterior.seed,
