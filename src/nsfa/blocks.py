@@ -87,7 +87,9 @@ class Piece:
             yield from ((i, UnitOnDevice(data, i * self.unit, tf32)) for i, data in self.units())
         else:
             if tf32 not in self._on_device:
-                self._on_device[tf32] = [UnitOnDevice(data, i * self.unit, tf32) for i, data in self.units()]
+                # another chain's pass may have come first
+                there = [UnitOnDevice(data, i * self.unit, tf32) for i, data in self.units()]
+                self._on_device.setdefault(tf32, there)
             yield from enumerate(self._on_device[tf32], self.first)
 
     def __reduce__(self) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,11 +13,6 @@ def held_back(*numbers: int) -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    if "multiprocessing" in sys.modules:
-        from multiprocessing.resource_tracker import ensure_running
-
-        # its start lets signals through again
-        ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield

@@ -70,6 +70,7 @@ def connected(address: str | None = None, cores: int = 1) -> Iterator[Any]:
         client = distributed.Client.current()
     except ValueError:
         how = {"n_workers": N_WORKERS, "threads_per_worker": max(1, cores // N_WORKERS), "dashboard_address": ":0"}
+        _start_tracker()
         with ExitStack() as stack:
             # the thread that starts workers, and they, have what this one has
             with held_back(signal.SIGINT):
@@ -78,6 +79,14 @@ def connected(address: str | None = None, cores: int = 1) -> Iterator[Any]:
             yield own
         return
     yield client
+
+
+def _start_tracker() -> None:
+    """Start Python's tracker of what processes leave behind: later, that would let signals through again."""
+    if hasattr(signal, "pthread_sigmask"):
+        from multiprocessing.resource_tracker import ensure_running
+
+        ensure_running()
 
 
 def places(client: Any) -> list[str]:
