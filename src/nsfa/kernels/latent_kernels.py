@@ -67,7 +67,10 @@ def outlier_scale(square, shares, scales, u):
 
 @jit
 def _find_outliers(d, problem, fit, shares, scales, ceiling, words, first, kinds):
-    """Which scale each entry of feature d has; returns Σ e²/(1 + v_j) and the number of entries."""
+    """Which scale each entry of feature d has; returns Σ e²/(1 + v_j) and the number of entries.
+
+    ``ceiling`` (B, N) bounds the probability of an outlier whose squared error, in noise units, is in [b, b + 1).
+    """
     tau, square, count = problem.noise_precision[d], 0.0, 0.0
     for n in range(fit.shape[0]):
         kinds[n] = 0
@@ -76,8 +79,8 @@ def _find_outliers(d, problem, fit, shares, scales, ceiling, words, first, kinds
         error = problem.seen[d, n] - fit[n]
         size, u = error * error * tau, to_unit(words[0, first + n])
         place = min(size, ceiling.shape[0] - 1.0)
-        if u < ceiling[np.int64(place)]:
-            kinds[n] = outlier_scale(size, shares, scales, u)
+        if u < ceiling[np.int64(place), n]:
+            kinds[n] = outlier_scale(size, shares[n], scales, u)
         square += error * error / (1.0 + scales[kinds[n]])
         count += 1.0
     return square, count
@@ -85,12 +88,9 @@ def _find_outliers(d, problem, fit, shares, scales, ceiling, words, first, kinds
 
 @jit
 def outlier_rows(lo, hi, problem, shares, scales, ceiling, prior, largest, key, first, weight, precision):
-    """Draw outliers, the noise and deviations, which values are then without; see ``Kernels.draw_outliers``.
-
-    ``ceiling`` (B,) bounds the probability of an outlier whose squared error, in noise units, is in [b, b + 1).
-    """
+    """Draw outliers, the noise and deviations, which values are then without; see ``Kernels.draw_outliers``."""
     n_samples = problem.seen.shape[1]
-    fit, kinds, number = np.empty(n_samples), np.empty(n_samples, np.int64), np.zeros(shares.shape[0])
+    fit, kinds, number = np.empty(n_samples), np.empty(n_samples, np.int64), np.zeros(shares.shape)
     words = np.empty((2, first + n_samples), np.uint64)
     for d in range(lo, hi):
         _fit(d, problem, fit)
@@ -105,7 +105,7 @@ def outlier_rows(lo, hi, problem, shares, scales, ceiling, prior, largest, key, 
             if _missing(problem, d, n):
                 continue
             j, y = kinds[n], problem.seen[d, n]
-            number[j] += 1.0
+            number[n, j] += 1.0
             problem.values[d, n] = y
             if j > 0:
                 share = scales[j] / (1.0 + scales[j])

@@ -162,7 +162,8 @@ def score_means(
     some = evenly(len(draws), tables.enough(_enough_draws(draws, n_samples)))
 
     def scores(i: int) -> SampleMoments:
-        return sample_moments(tables.under(draws[i], i), draws[i], tables.kernels, alignment.rotation[i], density=False)
+        seen = tables.under(draws[i], i).data
+        return sample_moments(seen, draws[i], tables.kernels, alignment.rotation[i], density=False)
 
     at_once = mostly_zero(draws[some[0]]) and not is_large(data)
     for i, moments in zip(some, in_order(scores, some, at_once), strict=True):

@@ -97,6 +97,8 @@ def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
     if posterior.spec.noise == "robust":
         share = percent(float(posterior.trace("outliers").mean()))
         out.append(f"{share} of the entries deviate by more than ordinary noise; outliers.csv lists the clear ones.")
+        least, most = (percent(float(end)) for end in np.quantile(posterior.outlier_shares(), [0.0, 1.0]))
+        out.append(f"In the samples it is {least} to {most}, which says how good each of them is.")
     return out
 
 
