@@ -68,6 +68,8 @@ WIDER = 0.9
 # after any sample's.
 STRETCH_STEP = 0.5
 STRETCH_COLUMN = 1 << 31
+# Normals beyond a bound: from here on it is far out.
+FAR = 0.5
 # Exponents of the rough exponential stay within ± this.
 EXP_FAR = 250.0
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.
