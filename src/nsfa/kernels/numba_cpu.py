@@ -27,6 +27,7 @@ from nsfa.kernels import (
     marginal_kernels,
     pair_kernels,
     products,
+    rate_kernels,
     rotation_kernels,
     row_kernels,
     sample_kernels,
@@ -308,7 +309,7 @@ class NumbaKernels:
 
         def one(lo: int, hi: int) -> None:
             rest = level, exposure, prior, np.uint64(key), first, precision
-            latent_kernels.rate_rows(lo, hi, problem, *rest)
+            rate_kernels.rate_rows(lo, hi, problem, *rest)
 
         self._over_rows(one, *problem.seen.shape)
         return precision

@@ -11,6 +11,7 @@ from nsfa.kernels.reference_moves import gamma_draw
 from nsfa.kernels.streams import (
     CONCENTRATION_STEPS,
     EASY_RATE,
+    FAR,
     NEWTON_STEPS,
     STRETCH_COLUMN,
     STRETCH_STEP,
@@ -160,19 +161,18 @@ def draw_signs(problem: Hidden, level: Floats, key: int, first: int = 0) -> None
 
 
 def _beyond(least: float, key: int, d: int, n: int) -> float:
-    rate, attempt = 0.5 * (least + np.sqrt(least * least + 4.0)), 0 if least < 0.5 else 1
+    """A standard normal above ``least``: by rejection of normals, whose signs are free above 0, or of exponentials."""
+    rate, attempt = 0.5 * (least + np.sqrt(least * least + 4.0)), 0
     while True:
-        if least < 0.5:
-            normals = [_numbers(key, d, n, attempt, attempt + 1)[1]]
-            if attempt == 0:
-                # the first word is not needed otherwise
-                word = words(key, np.array([d]), np.array([n]))[0]
-                normals.append(float(normals_from(word, key, np.array([d]), np.array([n]), 0)[0]))
-            for normal in normals:
+        pair = words(key, np.array([d]), np.array([n]), attempt)
+        if least < FAR:
+            for half in range(2):
+                drawn = normals_from(pair[1 - half], key, np.array([d]), np.array([n]), 2 * attempt + 1 + half)
+                normal = float(drawn[0]) if least < 0 else abs(float(drawn[0]))
                 if normal > least:
                     return normal
         else:
-            u, v = (float(to_unit(w)[0]) for w in words(key, np.array([d]), np.array([n]), attempt))
+            u, v = (float(to_unit(word)[0]) for word in pair)
             normal = least - np.log(u) / rate
             if np.log(v) < -0.5 * (normal - rate) ** 2:
                 return float(normal)

@@ -176,9 +176,11 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
         f"Convergence was judged by {rhat if n_chains > 1 else ''}effective sample size (at least {ess:.0f}) of "
         "quantities that do not depend on factor labels (Vehtari et al., 2021)."
     )
+    exposure = posterior.data.exposure
+    sizes = " and size factors per sample" if exposure is not None and exposure.any() else ""
     seen = {
-        "counts": "Counts were taken as Poisson given log rates that are Gaussian, with over-dispersion per gene and "
-        "size factors per sample.",
+        "counts": "Counts were taken as Poisson given log rates that are Gaussian, with over-dispersion per "
+        f"gene{sizes}.",
         "binary": "Zeros and ones were modelled by a probit.",
         "gaussian": "Entries could be outliers with deviations of their own." if spec.noise == "robust" else "",
     }[spec.likelihood]
