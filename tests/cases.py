@@ -37,7 +37,7 @@ def case(name="nsfa", kind="complete", n_features=9, n_samples=8, seed=0, backen
     # never an empty pattern: several factors per feature
     changes.setdefault("priors", Priors(concentration=Gamma(40.0, 10.0), noise=Gamma(3, 2), loading_shape=3.0))
     spec = preset(name, **changes)
-    state, scores, cluster = simulate_state(spec, n_features, n_samples, rng)
+    state, scores, cluster, *_ = simulate_state(spec, n_features, n_samples, rng)
     if state.intercept is not None:
         state.intercept[:] = rng.standard_normal(n_features)
     mask = holes(kind, n_features, n_samples, rng)

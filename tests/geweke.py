@@ -45,6 +45,7 @@ PRIORS = Priors(
     urn=Gamma(3.0, 2.0),
     outlier_scales=(2.0, 9.0, 50.0),
     outlier_shares=(4.0, 1.5, 2.0, 1.0),
+    outlier_rate=1.2,
 )
 # what counts' log rates, and the values behind zeros and ones, are raised by
 LEVEL, EXPOSURE = np.array([0.3, -1.0, 0.5, -0.4, 0.0]), np.array([0.2, -0.5, 0.4, 0.0])
@@ -85,9 +86,14 @@ def statistics(state, samples, spec) -> dict[str, float]:
     if state.sparsity is not None:
         out["log rho"] = np.log(state.sparsity).mean()
         out["rho usage"] = (state.sparsity * state.usage).sum()
-    if state.outlier_share is not None:
-        for j, share in enumerate(state.outlier_share):
-            out[f"log share {j}"], out[f"outliers {j}"] = np.log(share), state.outlier_number[j]
+    if state.outlier_concentration is not None:
+        share, number = samples.outlier_share, samples.outlier_number
+        for j, concentration in enumerate(state.outlier_concentration):
+            out[f"log share parameter {j}"], out[f"share {j}"] = np.log(concentration), share[1, j]
+            out[f"outliers {j}"], out[f"share 2 {j}"] = number[:, j].sum(), (share[:, j] ** 2).sum()
+        # a sample's shares and its own entries, and those of others
+        out["outliers apart"], out["outliers and shares"] = (number**2).sum(), (number * share).sum()
+        out["log share parameters"] = np.log(state.outlier_concentration.sum())
         out["deviations"] = np.log1p(state.noise_precision @ state.outlier_weight[1])
         out["deviations of one"] = np.tanh(state.noise_precision[1] * state.outlier_weight[1, 1])
     if cluster is not None:
@@ -191,8 +197,11 @@ def run(
     rng = np.random.default_rng(seed)
     drawn = [simulate_state(spec, N_FEATURES, N_SAMPLES, rng) for _ in range(2 * sweeps)]
     weight, holes = np.ones(len(drawn)), mask(missing and not sparse and kind is None)
-    for one in drawn if spec.noise == "robust" else ():
-        simulate_outliers(one.state, spec, ~holes.T, rng)
+    if spec.noise == "robust":
+        drawn = [
+            one._replace(outlier_number=simulate_outliers(one.state, one.outlier_share, spec, ~holes.T, rng)[1])
+            for one in drawn
+        ]
     if known is not None:
         drawn, weight = _tilted(drawn, known, spec, rng)
     prior = [statistics(one.state, one, spec) for one in drawn]
@@ -224,7 +233,7 @@ def _tilted(drawn, known, spec, rng):
     whatever α is: without their (αβ)^K₀.
     """
     kept, weight = [], []
-    for state, scores, cluster in drawn:
+    for state, scores, cluster, *_ in drawn:
         if state.n_factors < known.shape[1]:
             continue
         order = rng.permutation(state.n_factors)
@@ -262,7 +271,8 @@ def _renew(data: Observed, values: np.ndarray) -> None:
 def _see(samples, state, spec, values, seen, rng) -> None:
     """What is seen of the values, anew: outliers with their deviations, counts, zeros and ones."""
     if spec.noise == "robust":
-        values = values + simulate_outliers(state, spec, seen, rng)
+        deviation, samples.outlier_number = simulate_outliers(state, samples.outlier_share, spec, seen, rng)
+        values = values + deviation
     level = LEVEL[:, None]
     if spec.likelihood == "counts":
         samples.exposure = EXPOSURE + SPREAD * rng.standard_normal(len(EXPOSURE))
@@ -272,7 +282,7 @@ def _see(samples, state, spec, values, seen, rng) -> None:
 
 def _successive(spec, holes, start, rng, without, repeat, sparse, kind) -> list[dict[str, float]]:
     """Statistics of one chain after its first quarter, started from the prior."""
-    state, scores, cluster = start
+    state, scores, cluster, *_ = start
     values = simulate_data(state, scores, rng)
     table = np.where(holes, np.nan, values.T)
     if spec.likelihood == "gaussian":
@@ -288,6 +298,8 @@ def _successive(spec, holes, start, rng, without, repeat, sparse, kind) -> list[
     samples = samples_of(data, spec, get_kernels()) if kind is None else kind(data)
     samples.set_scores(scores)
     samples.cluster, state = cluster, samples.place(state)
+    if start.outlier_share is not None:
+        samples.outlier_share = start.outlier_share
     moves = schedule.build(spec, N_FEATURES, samples.can).moves
     out = []
     for sweep in range(CHAIN_LENGTH):

@@ -394,6 +394,11 @@ def test_a_checkpoint_of_an_earlier_version_is_refused(rng):
     snapshot = {name: value for name, value in chain.snapshot().items() if name != "samples"}
     with pytest.raises(ValueError, match="earlier version of nsfa"):
         chain.restore(snapshot)
+    # one share of outliers for all samples
+    snapshot = chain.snapshot()
+    snapshot["state"] = {**snapshot["state"], "outlier_share": np.ones(6) / 6}
+    with pytest.raises(ValueError, match="earlier version of nsfa"):
+        chain.restore(snapshot)
 
 
 @pytest.mark.parametrize("kind", ["dense", "missing", "sparse"])

@@ -66,6 +66,8 @@ RUNS = {
     # values are drawn last, and act on the sweep after
     "robust": ("nsfa", {"noise": "robust", "repeat": 2, "without": PAIRED}),
     "robust marginal": ("nsfa", {"noise": "robust", "repeat": 2, "without": ALONE}),
+    # between that sweep and the next outliers, where noise and deviations still are what it made of them
+    "robust marginal, outliers held": ("nsfa", {"noise": "robust", "without": (*ALONE, "update_latent")}),
     "robust doublet": ("nsfa", {"noise": "robust", "repeat": 2, "without": DOUBLET, "priors": geweke.ABSOLUTE}),
     "counts": ("nsfa", {"likelihood": "counts", "repeat": 2, "without": MEANS}),
     "counts, noise with the values": (

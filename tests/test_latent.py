@@ -119,6 +119,8 @@ def test_a_stored_fit_answers_and_goes_on_to_the_bit(fitted, tmp_path):
             np.testing.assert_array_equal(a.loadings(), b.loadings())
             np.testing.assert_array_equal(a.drawn_scores, b.drawn_scores)
             np.testing.assert_array_equal(a.noise_precision, b.noise_precision)
+            np.testing.assert_array_equal(a.outlier_share, b.outlier_share)
+            np.testing.assert_array_equal(a.outlier_concentration, b.outlier_concentration)
             assert a.scalars["log_joint"] == b.scalars["log_joint"]
     np.testing.assert_array_equal(loaded.impute(holes), whole.impute(holes))
 
@@ -157,6 +159,47 @@ def test_outliers_are_listed(tmp_path):
     assert np.abs(table["expected"]).max() < 3
     with pytest.raises(ValueError, match="noise='robust'"):
         NSFA(**SHORT).fit(X).posterior_.outliers()
+
+
+def test_samples_have_shares_of_outliers_of_their_own():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((40, 80))
+    bad = np.arange(40) % 4 == 0
+    X[bad] *= np.where(rng.random((10, 80)) < 0.3, 8.0, 1.0)
+    hidden = rng.random(X.shape) < 0.1
+    with pytest.warns():
+        posterior = NSFA(**SHORT, noise="robust").fit(np.where(hidden, np.nan, X)).posterior_
+    share = posterior.outlier_shares()
+    assert share.shape == (40,)
+    assert share[bad].min() > 0.12 > np.quantile(share[~bad], 0.9)
+    # hidden entries have their own samples' shares, those of new samples too
+    both = [hidden & rows[:, None] for rows in (bad, ~bad)]
+    found = [posterior.log_predictive_density(np.full_like(X, 6.0), where).mean() for where in both]
+    assert found[0] > found[1] + 1
+    new = np.where(hidden, np.nan, X)[:8]
+    _, low, high = posterior.impute(new, level=0.98)
+    width = [np.mean((high - low)[hidden[:8] & rows[:8, None]]) for rows in (bad, ~bad)]
+    assert width[0] > 1.5 * width[1]
+    with pytest.raises(ValueError, match="noise='robust'"):
+        NSFA(**SHORT).fit(X).posterior_.outlier_shares()
+
+
+def test_outliers_in_the_log_joint(rng):
+    """One entry that becomes an outlier changes the log joint by its odds, its sample's shares integrated out."""
+    X = simulate("robust", n_samples=12, n_features=6)[0]
+    spec = preset("nsfa", noise="robust")
+    chain = Chain(samples_of(observe(X), spec, get_kernels()), spec, chain_generator(0, 0), start=2)
+    chain.sweep()
+    samples, state = chain.samples, chain.state
+    before, number, a = log_joint(state, samples, spec), samples.outlier_number.copy(), state.outlier_concentration
+    samples.outlier_number[4, 0] -= 1
+    samples.outlier_number[4, 2] += 1
+    deviation, scale = 1.7, spec.priors.outlier_scales[1]
+    state.outlier_weight[:, 3] += [1.0, deviation**2 / scale]
+    after = log_joint(state, samples, spec)
+    wanted = np.log((a[2] + number[4, 2]) / (a[0] + number[4, 0] - 1))
+    wanted += stats.norm(0, np.sqrt(scale / state.noise_precision[3])).logpdf(deviation)
+    np.testing.assert_allclose(sum(after.values()) - sum(before.values()), wanted)
 
 
 def test_the_log_joint_knows_of_what_is_seen():

@@ -310,14 +310,66 @@ def outliers_by_scale_alone(patch):
     patch.setattr(
         NumbaKernels,
         "draw_outliers",
-        lambda self, problem, shares, *rest: right(self, problem, np.full_like(shares, 1 / len(shares)), *rest),
+        lambda self, problem, shares, *rest: right(self, problem, np.full_like(shares, 1 / shares.shape[1]), *rest),
     )
+
+
+def outliers_by_the_shares_of_all_samples(patch):
+    right = NumbaKernels.draw_outliers
+
+    def wrong(self, problem, shares, *rest):
+        return right(self, problem, np.tile(shares.mean(axis=0), (len(shares), 1)), *rest)
+
+    patch.setattr(NumbaKernels, "draw_outliers", wrong)
 
 
 def shares_of_outliers_without_their_prior(patch):
     right = latent_samples.draw_shares
     prior = np.array(geweke.PRIORS.outlier_shares)
-    patch.setattr(latent_samples, "draw_shares", lambda rng, weight: right(rng, weight - 0.8 * prior))
+    patch.setattr(latent_samples, "draw_shares", lambda rng, weight: right(rng, np.maximum(weight - 0.8 * prior, 0.1)))
+
+
+def shares_of_outliers_of_all_samples(patch):
+    right = latent_samples.draw_shares
+
+    def wrong(rng, weight):
+        return right(rng, np.tile(weight.mean(axis=0), (len(weight), 1)))
+
+    patch.setattr(latent_samples, "draw_shares", wrong)
+
+
+def share_parameters_given_the_outliers_of_all_samples(patch):
+    wrong_concentrations(patch, lambda number, *rest: (number.sum(axis=0, keepdims=True), *rest))
+
+
+def share_parameters_given_twice_the_outliers(patch):
+    wrong_concentrations(patch, lambda number, *rest: (2 * number, *rest))
+
+
+def share_parameters_without_their_shape(patch):
+    wrong_concentrations(patch, lambda number, now, shape, *rest: (number, now, np.zeros_like(shape) + 0.3, *rest))
+
+
+def share_parameters_with_the_rate_read_as_scale(patch):
+    wrong_concentrations(patch, lambda number, now, shape, rate, key: (number, now, shape, 1 / rate, key))
+
+
+def wrong_concentrations(patch, change):
+    right = NumbaKernels.draw_concentrations
+    patch.setattr(NumbaKernels, "draw_concentrations", lambda self, *given: right(self, *change(*given)))
+
+
+def shares_that_stay_when_their_parameters_change(patch):
+    """Parameters drawn with the shares integrated out, after the shares."""
+    right = latent_samples.RobustSamples._draw
+
+    def wrong(self, state, rng):
+        self._held = True
+        right(self, state, rng)
+        given = self.outlier_number, np.asarray(state.outlier_concentration), *self._prior, fresh_key(rng)
+        state.outlier_concentration = self.kernels.draw_concentrations(*given)
+
+    patch.setattr(latent_samples.RobustSamples, "_draw", wrong)
 
 
 def log_rates_with_half_the_noise(patch):
@@ -404,9 +456,16 @@ MUTANTS = [
         for kind in ("collapsed", "marginal", "tilt", "rotation")
     ),
     (what_is_known_is_forgotten_by_independent_rows, *with_known("nsfa parallel")),
-    (outliers_forgotten_where_scores_are_integrated_out, *RUNS["robust marginal"]),
+    (outliers_forgotten_where_scores_are_integrated_out, *RUNS["robust marginal, outliers held"]),
     (outliers_by_scale_alone, *ROBUST),
+    (outliers_by_the_shares_of_all_samples, *ROBUST),
     (shares_of_outliers_without_their_prior, *ROBUST),
+    (shares_of_outliers_of_all_samples, *ROBUST),
+    (share_parameters_given_the_outliers_of_all_samples, *ROBUST),
+    (share_parameters_given_twice_the_outliers, *ROBUST),
+    (share_parameters_without_their_shape, *ROBUST),
+    (share_parameters_with_the_rate_read_as_scale, *ROBUST),
+    (shares_that_stay_when_their_parameters_change, *ROBUST),
     (log_rates_with_half_the_noise, *COUNTS),
     (noise_of_counts_without_its_prior, *STRETCHED),
     (signs_of_values_with_twice_the_noise, *BINARY),
@@ -423,9 +482,6 @@ def test_mutant_is_caught(mutate, name, changes, monkeypatch):
         many_tilts(monkeypatch)
     # most are caught, at a stricter bound, in a third of the sweeps
     tries = [(SWEEPS // 3, 1.5 * BOUND), (SWEEPS, BOUND)]
-    if mutate is outliers_forgotten_where_scores_are_integrated_out:
-        # outliers of a table this small are few: it takes more of them to show
-        tries.append((6 * SWEEPS, BOUND))
     for sweeps, bound in tries:
         result = geweke.run(name, sweeps, **changes)
         if result.worst > bound:

@@ -54,7 +54,7 @@ def ranks(name: str, replicates: int, seed: int = 1) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     out: dict[str, list[int]] = {}
     for _ in range(replicates):
-        truth, scores, _ = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
+        truth, scores, *_ = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
         holes = rng.random((N_FEATURES, N_SAMPLES)) < 0.1
         holes[0, 0], holes[0, 1:3], holes[1:3, 0] = True, False, False
         table = np.where(holes, np.nan, simulate_data(truth, scores, rng)).T

@@ -149,7 +149,9 @@ class Chain:
             "seconds": seconds,
         }
         scalars.update({accepted_share(name): a / max(n, 1) for name, (a, n) in self.reports.items()})
-        clustered = self.samples.cluster is not None
+        share, clustered = self.samples.outlier_share, self.samples.cluster is not None
+        if share is not None:
+            scalars["outliers"] = float(1.0 - share[:, 0].mean())
         drawn = record(self.state.on_host(), scalars, self.samples.scores if clustered else None)
         if "latent" not in self.samples.can:
             return drawn
@@ -158,6 +160,8 @@ class Chain:
             drawn,
             drawn_scores=self.samples.scores.astype(np.float32),
             exposure=None if exposure is None else exposure.astype(np.float32),
+            # none is zero, in single precision either
+            outlier_share=None if share is None else np.maximum(share, np.finfo(np.float32).tiny).astype(np.float32),
         )
 
     def warm_up(self, length: Length) -> int:
@@ -182,7 +186,7 @@ class Chain:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot, to the same bit as the chain it was taken of."""
-        if "samples" not in snapshot:
+        if "samples" not in snapshot or "outlier_share" in snapshot["state"]:
             raise ValueError("The checkpoint is of an earlier version of nsfa, whose runs this one cannot go on with.")
         for name in _CARRIED:
             setattr(self, name, snapshot.get(name, getattr(self, name)))

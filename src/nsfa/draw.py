@@ -34,8 +34,9 @@ class Draw:
     8-bit integers, at most 1/254: still far below posterior standard deviations. Scores are kept only where they cannot
     be integrated out (Dirichlet-process scores), ``intercept`` (D,) where the features' means are drawn. Where the
     Gaussian values are, ``drawn_scores`` (N, K) are those they were drawn with; with robust noise ``outlier_share``
-    (J + 1,) are the shares of ordinary entries and of outliers of each scale, and of counts ``exposure`` (N,) is the
-    log of how much of each sample was counted.
+    (N, J + 1) are each sample's shares of ordinary entries and of outliers of each scale, ``outlier_concentration``
+    (J + 1,) the parameters of the Dirichlet distribution they are from, and of counts ``exposure`` (N,) is the log of
+    how much of each sample was counted.
     """
 
     shape: tuple[int, int]
@@ -48,7 +49,8 @@ class Draw:
     scores: NDArray[np.float32] | None = None
     intercept: Floats | None = None
     drawn_scores: NDArray[np.float32] | None = None
-    outlier_share: Floats | None = None
+    outlier_share: NDArray[np.float32] | None = None
+    outlier_concentration: Floats | None = None
     exposure: NDArray[np.float32] | None = None
 
     @property
@@ -89,8 +91,6 @@ def record(state: State, scalars: dict[str, float], scores: Floats | None = None
     every["n_factors"] = state.n_factors
     every["n_active"] = len(value)
     every.update(factor_counts(state.usage))
-    if state.outlier_share is not None:
-        every["outliers"] = float(1.0 - state.outlier_share[0])
     every["loading_power"] = float(np.vdot(state.loadings, state.loadings))
     every.update(_covariance(state.loadings))
     precision = state.loading_precision
@@ -105,7 +105,7 @@ def record(state: State, scalars: dict[str, float], scores: Floats | None = None
         scalars=every,
         scores=None if scores is None else scores.astype(np.float32),
         intercept=None if state.intercept is None else state.intercept.copy(),
-        outlier_share=None if state.outlier_share is None else state.outlier_share.copy(),
+        outlier_concentration=None if state.outlier_concentration is None else state.outlier_concentration.copy(),
     )
 
 

@@ -26,6 +26,8 @@ Generator = np.random.Generator
 # At the start, values of a feature are at most so many robust standard deviations from its median.
 _FAR = 3.0
 _NORMAL_MAD = 0.6745
+# At the start, so many of each sample's entries are outliers.
+_AT_START = 0.1
 # As in moves/noise.py: copies of each other leave no residual at all.
 LARGEST_PRECISION = 1e10
 
@@ -90,8 +92,8 @@ class LatentSamples(Samples):
     def _draw(self, state: State, rng: Generator) -> None:
         raise NotImplementedError
 
-    def hold_noise(self) -> None:
-        """Draw values alone from now on, and not the features' noise with them."""
+    def hold(self) -> None:
+        """Draw what is the samples' own from now on, and not the features' noise, or anything else, with it."""
         self._noise_shape = 0.0
 
     def _noise_prior(self, state: State) -> Floats:
@@ -107,21 +109,50 @@ class LatentSamples(Samples):
 class RobustSamples(LatentSamples):
     """Samples of which some entries are outliers, with deviations of their own: values are without these.
 
-    At the start, values far from their feature's median are drawn in.
+    At the start, values far from their feature's median are drawn in, and samples have alike shares of outliers.
     """
+
+    outlier_share: Floats
+    outlier_number: Floats
 
     def __init__(self, data: Observed, kernels: Kernels, spec: ModelSpec, first: int = 0) -> None:
         if data.offset is not None:
             raise ValueError("noise='robust' needs a dense table. Got a sparse one; use X.toarray(), or other noise.")
         super().__init__(data, kernels, spec, drawn_in(data), first)
-        self._scales, self._prior = outlier_scales(spec.priors), np.array(spec.priors.outlier_shares)
+        self._scales, self._held = outlier_scales(spec.priors), False
+        self._prior = np.array(spec.priors.outlier_shares), spec.priors.outlier_rate
+        kinds = len(self._scales)
+        self.outlier_number = np.zeros((self.n_samples, kinds))
+        self.outlier_share = np.full((self.n_samples, kinds), _AT_START / (kinds - 1))
+        self.outlier_share[:, 0] = 1.0 - _AT_START
+
+    def hold(self) -> None:
+        """As others, and the parameters of the samples' shares stay."""
+        super().hold()
+        self._held = True
 
     def _draw(self, state: State, rng: Generator) -> None:
-        """Which entries are outliers, noise precisions, the outliers' deviations, and the shares of each kind."""
-        given = np.asarray(state.outlier_share), self._scales, self._noise_prior(state), LARGEST_PRECISION
+        """Which entries are outliers, noise precisions, the outliers' deviations, and the samples' shares.
+
+        w_n ~ Dirichlet(a + the kinds' numbers in sample n), and before it its parameters a with all w integrated out.
+        """
+        given = self.outlier_share, self._scales, self._noise_prior(state), LARGEST_PRECISION
         drawn = self.kernels.draw_outliers(self.hidden(state), *given, fresh_key(rng), self.first)
-        state.outlier_number, state.outlier_weight, state.noise_precision = drawn
-        state.outlier_share = draw_shares(rng, self._prior + drawn[0])
+        self.outlier_number, state.outlier_weight, state.noise_precision = drawn
+        concentration = np.asarray(state.outlier_concentration)
+        if not self._held:
+            concentration = self.kernels.draw_concentrations(drawn[0], concentration, *self._prior, fresh_key(rng))
+        state.outlier_concentration = concentration
+        self.outlier_share = draw_shares(rng, concentration + drawn[0])
+
+    def snapshot(self) -> dict[str, Any]:
+        """What the next sweeps depend on."""
+        return {**super().snapshot(), "outlier_share": self.outlier_share, "outlier_number": self.outlier_number}
+
+    def restore(self, snapshot: dict[str, Any], state: State) -> None:
+        """Go on from a snapshot."""
+        self.outlier_share, self.outlier_number = snapshot["outlier_share"], snapshot["outlier_number"]
+        super().restore(snapshot, state)
 
 
 def outlier_scales(priors: Priors) -> Floats:

@@ -35,10 +35,14 @@ class Samples:
     ``refresh``, or what ``turn`` made of them; ``valid`` says whether they still are. ``residual`` (D,) is
     Σ_n (y_dn − μ_d − g_d·x_n)² over observed entries; the loadings' moves leave it behind at no cost, and it holds
     until the loadings, the scores or the intercepts change. ``first`` is the first sample's number in the whole table.
-    ``exposure`` (N,) is the log of how much of each sample was counted, where that is drawn.
+    ``exposure`` (N,) is the log of how much of each sample was counted, where that is drawn. With robust noise
+    ``outlier_share`` (N, J + 1) are each sample's shares of ordinary entries and of outliers of each scale, and
+    ``outlier_number`` (N, J + 1) how many of its entries are.
     """
 
     exposure: Floats | None = None
+    outlier_share: Floats | None = None
+    outlier_number: Floats | None = None
 
     def __init__(self, data: Observed, kernels: Kernels, first: int = 0) -> None:
         self.data, self.kernels, self.first = data, kernels, first

@@ -23,9 +23,9 @@ class State:
 
     ``loading_precision`` is 0-d when shared, (K,) per factor, (D, K) per element; where slabs are ``relative`` it
     counts in units of the features' noise precisions. ``intercept`` (D,) are the features' means, None where held.
-    With robust noise, ``outlier_share`` (J + 1,) are the shares of ordinary entries and of outliers of each scale,
-    ``outlier_number`` (J + 1,) how many entries are, and ``outlier_weight`` (2, D) each feature's number of outliers
-    and the sum of their squared deviations over their scales.
+    With robust noise, ``outlier_concentration`` (J + 1,) are the parameters of the Dirichlet distribution from which
+    each sample has its shares of ordinary entries and of outliers of each scale, and ``outlier_weight`` (2, D) each
+    feature's number of outliers and the sum of their squared deviations over their scales.
     ``known`` (D, K₀), set by ``know``, is added to the prior log odds of the first K₀ factors, which then are never
     born and never die.
     """
@@ -43,8 +43,7 @@ class State:
     relative: bool = False
     intercept: Floats | None = None
     known: Floats | None = None
-    outlier_share: Floats | None = None
-    outlier_number: Floats | None = None
+    outlier_concentration: Floats | None = None
     outlier_weight: Floats | None = None
     buffers: dict[str, Any] = field(default_factory=dict, repr=False)
     # whether listing the users of every factor costs next to nothing

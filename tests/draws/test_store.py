@@ -128,6 +128,18 @@ def test_draws_of_earlier_versions_are_counted_when_read(name, tmp_path):
     assert back[0].scalars["n_shared"] <= back[0].n_factors
 
 
+def test_draws_with_one_share_of_outliers_for_all_samples_are_read(tmp_path):
+    nsfa.NSFA(noise="robust", chains=1, tune=5, draws=4, thin=1, random_state=0).fit(GAPS, store=tmp_path / "new")
+    new, share = nsfa.load(tmp_path / "new"), np.array([0.9, 0.05, 0.02, 0.01, 0.01, 0.01])
+    old = [replace(draw, outlier_share=share, outlier_concentration=None) for draw in new.draws]
+    back = codec.unpack_draws(through_disk(codec.pack_draws(old), tmp_path / "old"))
+    np.testing.assert_allclose(back[0].outlier_share, np.tile(share, (len(GAPS), 1)), rtol=1e-6)
+    posterior = replace(new, chains=(tuple(back),))
+    np.testing.assert_allclose(posterior.outlier_shares(), 0.1, rtol=1e-5)
+    assert np.isfinite(posterior.log_predictive_density(X, np.isnan(GAPS))).all()
+    assert np.isfinite(posterior.impute(GAPS[:3])).all()
+
+
 @pytest.mark.parametrize("kind", TABLES)
 def test_tables_come_back_with_names_and_units(kind, tmp_path):
     given = TABLES[kind] if kind == "sparse" else pd.DataFrame(TABLES[kind], columns=[f"g{i}" for i in range(12)])

@@ -57,6 +57,13 @@ def test_partition_probability_sums_to_one():
     assert logsumexp(total) == pytest.approx(0.0, abs=1e-10)
 
 
+def test_probability_of_kinds_is_that_of_drawn_shares(rng):
+    concentration, number = np.array([2.0, 0.4, 1.1]), np.array([[3.0, 1.0, 2.0], [0.0, 0.0, 0.0], [1.0, 0.0, 4.0]])
+    share = priors.draw_shares(rng, np.tile(concentration, (400_000, 1)))
+    mean = [np.prod(share**row, axis=1).mean() for row in number]
+    assert priors.kinds_log_probability(number, concentration) == pytest.approx(np.log(mean).sum(), abs=0.02)
+
+
 def test_gamma_is_read_as_shape_and_rate(rng):
     assert priors.gamma_log_density(0.7, 3.0, 2.0) == pytest.approx(stats.gamma(3.0, scale=0.5).logpdf(0.7))
     draws = priors.draw_gamma(rng, 3.0, 2.0, 20_000)

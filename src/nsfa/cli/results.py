@@ -14,7 +14,17 @@ import numpy as np
 
 from nsfa.cli.companions import read_kept_names, read_samples
 from nsfa.cli.options import ReportOptions
-from nsfa.cli.output import ENRICHMENT, FACTOR_GENES, GENE_SETS, OUTLIERS, REPORT, write_csv, write_figures, write_text
+from nsfa.cli.output import (
+    ENRICHMENT,
+    FACTOR_GENES,
+    GENE_SETS,
+    OUTLIER_SHARES,
+    OUTLIERS,
+    REPORT,
+    write_csv,
+    write_figures,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from nsfa.arrays import Ints
@@ -158,7 +168,13 @@ def write_factor_genes(path: Path, posterior: Posterior, symbols: Symbols = None
 
 
 def write_outliers(out: Path, posterior: Posterior, samples: Any) -> None:
-    """Write ``outliers.csv``: entries that are outliers with a probability of a half or more, the surest first."""
+    """Write ``outliers.csv``: entries that are outliers with a probability of a half or more, the surest first.
+
+    And ``outlier_shares.csv``: what share of each sample's entries are outliers.
+    """
+    import pandas as pd
+
+    write_csv(out / OUTLIER_SHARES, pd.DataFrame({"outliers": posterior.outlier_shares()}, index=samples), "sample")
     table = posterior.outliers()
     table["sample"] = [samples[n] for n in table["sample"]]
     table = table.drop(columns="feature").rename(columns={"name": "gene"})

@@ -14,6 +14,8 @@ from nsfa.kernels import Holes
 from nsfa.model.spec import Gamma, ModelSpec, Priors
 
 _OTHERWISE = ("shape", "scalars")
+# What samples have in common was all they had: worth so many entries.
+_ALIKE = 1e6
 
 
 def pack_draws(draws: list[Draw]) -> dict[str, Any]:
@@ -35,7 +37,7 @@ def draw_bytes(draw: Draw) -> int:
 
 
 def unpack_draws(tree: dict[str, Any]) -> list[Draw]:
-    """The draws of ``pack_draws``, each owning its arrays; what earlier versions did not count is counted."""
+    """The draws of ``pack_draws``, each owning its arrays; those of earlier versions as this one would have them."""
     columns = {name: _split(column) for name, column in tree["fields"].items()}
     draws = [
         Draw(
@@ -45,8 +47,18 @@ def unpack_draws(tree: dict[str, Any]) -> list[Draw]:
         )
         for i in range(tree["count"])
     ]
+    draws = [_with_shares(draw) for draw in draws]
     counted = "n_shared" in tree["scalars"]
     return draws if counted else [replace(d, scalars=d.scalars | factor_counts(d.usage())) for d in draws]
+
+
+def _with_shares(draw: Draw) -> Draw:
+    """The draw; where all samples had one and the same share of outliers, with that share for each of them."""
+    share = draw.outlier_share
+    if share is None or share.ndim == 2:
+        return draw
+    every = np.tile(share, (len(np.asarray(draw.drawn_scores)), 1)).astype(np.float32)
+    return replace(draw, outlier_share=every, outlier_concentration=_ALIKE * share.astype(np.float64))
 
 
 def plain(value: Any) -> Any:

@@ -347,10 +347,19 @@ class Kernels(Protocol):
     ) -> tuple[Floats, Floats, Floats]:
         """Draw which entries are outliers, the noise precisions given that, and deviations o ~ N(0, v_j ψ_d).
 
-        Values are what is seen less o. ``shares`` and ``scales`` (J + 1,) are prior probabilities and v_j, those of
-        ordinary entries, v = 0, first. ``prior`` (2, D) are shapes and rates of the noise precisions, which stay below
-        ``largest``; a shape of 0 holds them. Returns how many entries have each scale (J + 1,), every feature's number
-        of outliers and Σ o²/v_j (2, D), and the noise precisions (D,).
+        Values are what is seen less o. ``shares`` (N, J + 1) are each sample's prior probabilities and ``scales``
+        (J + 1,) the v_j, those of ordinary entries, v = 0, first. ``prior`` (2, D) are shapes and rates of the noise
+        precisions, which stay below ``largest``; a shape of 0 holds them. Returns how many entries of each sample have
+        each scale (N, J + 1), every feature's number of outliers and Σ o²/v_j (2, D), and the noise precisions (D,).
+        """
+
+    def draw_concentrations(
+        self, number: Floats, concentration: Floats, shape: Floats, rate: float, key: int
+    ) -> Floats:
+        """Draw the parameters a (J + 1,) of samples' Dirichlet distributions given how many entries are of each kind.
+
+        ``number`` is (N, J + 1), the shares are integrated out, a_j ~ Gamma(``shape`` (J + 1,), ``rate``): Metropolis
+        steps on the logarithms, one by one and of all together, of every size in ``CONCENTRATION_STEPS``.
         """
 
     def draw_rates(

@@ -1,4 +1,4 @@
-"""Compiled draws of the Gaussian values behind a table that only hints at them (docs/model.md).
+"""Compiled draws of outliers, and of the normals behind zeros and ones (docs/model.md).
 
 Entry by entry, feature after feature: each entry's numbers are keyed by its feature and its sample, so that it does not
 matter who draws it.
@@ -13,20 +13,11 @@ import math
 import numpy as np
 
 from nsfa.kernels.compiled import fill_words, gamma_draw, inline, jit, normal_from, to_unit, word_pair
-from nsfa.kernels.streams import (
-    EASY_RATE,
-    NEWTON_STEPS,
-    STRETCH_COLUMN,
-    STRETCH_STEP,
-    WIDER,
-)
-
-# logarithms of small counts
-_LOG = np.log(np.maximum(np.arange(64.0), 1.0))
+from nsfa.kernels.streams import FAR, STRETCH_COLUMN
 
 
 @jit
-def _fit(d, problem, out):
+def fit_row(d, problem, out):
     """What the model expects of feature d's values: μ_d + g_d·x_n."""
     n_samples = np.uint64(out.shape[0])
     for n in range(n_samples):
@@ -39,7 +30,8 @@ def _fit(d, problem, out):
 
 
 @inline
-def _missing(problem, d, n):
+def is_missing(problem, d, n):
+    """Whether there is nothing to see of a value."""
     return problem.missing.shape[0] > 0 and problem.missing[d, n]
 
 
@@ -66,188 +58,118 @@ def outlier_scale(square, shares, scales, u):
 
 
 @jit
-def _find_outliers(d, problem, fit, shares, scales, ceiling, words, first, kinds):
-    """Which scale each entry of feature d has; returns Σ e²/(1 + v_j) and the number of entries."""
-    tau, square, count = problem.noise_precision[d], 0.0, 0.0
-    for n in range(fit.shape[0]):
-        kinds[n] = 0
-        if _missing(problem, d, n):
-            continue
-        error = problem.seen[d, n] - fit[n]
-        size, u = error * error * tau, to_unit(words[0, first + n])
-        place = min(size, ceiling.shape[0] - 1.0)
-        if u < ceiling[np.int64(place)]:
-            kinds[n] = outlier_scale(size, shares, scales, u)
-        square += error * error / (1.0 + scales[kinds[n]])
-        count += 1.0
-    return square, count
+def _errors(d, problem, fit, ceiling, words, first, size, doubt):
+    """Squared errors of feature d in noise units, and by how much each one's uniform is below what bounds it.
+
+    ``ceiling`` (B, N) bounds the probability of an outlier whose squared error, in noise units, is in [b, b + 1). Zero
+    and negative where an entry is missing; returns the number of the others.
+    """
+    tau, seen, last = problem.noise_precision[d], problem.seen[d], ceiling.shape[0] - 1.0
+    n_samples = np.uint64(fit.shape[0])
+    for n in range(n_samples):
+        error = np.float64(seen[n]) - fit[n]
+        size[n] = error * error * tau
+    for n in range(n_samples):
+        doubt[n] = ceiling[np.uint64(min(size[n], last)), n] - to_unit(words[first + n])
+    count = fit.shape[0]
+    if problem.missing.shape[0] > 0:
+        for n in range(n_samples):
+            if problem.missing[d, n]:
+                size[n], doubt[n] = 0.0, -1.0
+                count -= 1
+    return count
+
+
+@jit
+def _find_outliers(size, doubt, shares, scales, words, first, kinds, which):
+    """Which entries of a feature are outliers and of which kind; returns how many, and Σ size/(1 + v_j) of all.
+
+    Sizes of outliers are set to zero.
+    """
+    found, square = 0, 0.0
+    for n in range(np.uint64(size.shape[0])):
+        if doubt[n] > 0.0:
+            j = outlier_scale(size[n], shares[n], scales, to_unit(words[first + n]))
+            if j > 0:
+                kinds[found], which[found] = j, n
+                found += 1
+                square += size[n] / (1.0 + scales[j])
+                size[n] = 0.0
+    # four sums at a time: one would wait for itself
+    sums, whole = (0.0, 0.0, 0.0, 0.0), size.shape[0] // 4 * 4
+    for n in range(0, whole, 4):
+        sums = sums[0] + size[n], sums[1] + size[n + 1], sums[2] + size[n + 2], sums[3] + size[n + 3]
+    for n in range(whole, size.shape[0]):
+        square += size[n]
+    return found, square + (sums[0] + sums[1]) + (sums[2] + sums[3])
 
 
 @jit
 def outlier_rows(lo, hi, problem, shares, scales, ceiling, prior, largest, key, first, weight, precision):
-    """Draw outliers, the noise and deviations, which values are then without; see ``Kernels.draw_outliers``.
-
-    ``ceiling`` (B,) bounds the probability of an outlier whose squared error, in noise units, is in [b, b + 1).
-    """
+    """Draw outliers, the noise and deviations, which values are then without; see ``Kernels.draw_outliers``."""
     n_samples = problem.seen.shape[1]
-    fit, kinds, number = np.empty(n_samples), np.empty(n_samples, np.int64), np.zeros(shares.shape[0])
-    words = np.empty((2, first + n_samples), np.uint64)
+    fit, size, doubt = np.empty(n_samples), np.empty(n_samples), np.empty(n_samples)
+    kinds, which = np.empty(n_samples, np.int64), np.empty(n_samples, np.int64)
+    words, number = np.empty((2, first + n_samples), np.uint64), np.zeros(shares.shape)
     for d in range(lo, hi):
-        _fit(d, problem, fit)
+        fit_row(d, problem, fit)
         fill_words(key, d, words[0], words[1])
-        square, seen = _find_outliers(d, problem, fit, shares, scales, ceiling, words, first, kinds)
+        count = _errors(d, problem, fit, ceiling, words[0], first, size, doubt)
+        found, square = _find_outliers(size, doubt, shares, scales, words[0], first, kinds, which)
         precision[d] = problem.noise_precision[d]
         if prior[0, d] > 0.0:
-            shape, rate = prior[0, d] + 0.5 * seen, prior[1, d] + 0.5 * square
+            shape, rate = prior[0, d] + 0.5 * count, prior[1, d] + 0.5 * square / problem.noise_precision[d]
             precision[d] = min(gamma_draw(shape, key, d, STRETCH_COLUMN) / rate, largest)
-        count, power = 0.0, 0.0
-        for n in range(n_samples):
-            if _missing(problem, d, n):
-                continue
-            j, y = kinds[n], problem.seen[d, n]
-            number[j] += 1.0
-            problem.values[d, n] = y
-            if j > 0:
-                share = scales[j] / (1.0 + scales[j])
-                normal = normal_from(words[1, first + n], key, d, first + n, 1)
-                deviation = share * (y - fit[n]) + math.sqrt(share / precision[d]) * normal
-                problem.values[d, n] = y - deviation
-                count += 1.0
-                power += deviation * deviation / scales[j]
-        weight[0, d], weight[1, d] = count, power
+        problem.values[d] = problem.seen[d]
+        power = 0.0
+        for i in range(found):
+            j, n = kinds[i], which[i]
+            share, y = scales[j] / (1.0 + scales[j]), np.float64(problem.seen[d, n])
+            normal = normal_from(words[1, first + n], key, d, first + n, 1)
+            deviation = share * (y - fit[n]) + math.sqrt(share / precision[d]) * normal
+            problem.values[d, n] = y - deviation
+            number[n, j] += 1.0
+            power += deviation * deviation / scales[j]
+        weight[0, d], weight[1, d] = found, power
+    _count_ordinary(lo, hi, problem, number)
     return number
 
 
 @jit
-def rate_proposal(y, mean, tau, level):
-    """Centre and precision of a normal near the conditional of a log rate, whatever its present value.
-
-    f(l) = y l − exp(l + level) − ½ τ (l − mean)²: Newton steps from between what prior and count say.
-    """
-    if y > 0.0:
-        log = _LOG[np.int64(y)] if y < _LOG.shape[0] else math.log(y)
-        at = (tau * mean + y * (log - level)) / (tau + y)
-    else:
-        # where the slope of the prior is about that of the rate
-        at = min(mean, math.log(1.0 + tau * max(mean + level, 0.0)) - level)
-    bend = tau
-    for _ in range(NEWTON_STEPS):
-        rate = math.exp(min(at + level, 700.0))
-        bend = tau + rate
-        at += (y - rate - tau * (at - mean)) / bend
-    return at, WIDER * bend
-
-
-@inline
-def _accepts(u, log_ratio):
-    """Whether u < e^ratio; 1 + ratio is below that, and seldom too far."""
-    return u < 1.0 + log_ratio or u < math.exp(log_ratio)
+def _count_ordinary(lo, hi, problem, number):
+    """Write how many entries of each sample are not outliers, in features lo to hi, beside the numbers of outliers."""
+    for n in range(number.shape[0]):
+        number[n, 0] = hi - lo - number[n, 1:].sum()
+    if problem.missing.shape[0] > 0:
+        for d in range(lo, hi):
+            for n in range(number.shape[0]):
+                number[n, 0] -= problem.missing[d, n]
 
 
 @jit
-def draw_rate(y, mean, tau, level, now, rate, u, normal):
-    """A log rate given a count, by Metropolis–Hastings from near its mode; ``rate`` is that of its present value."""
-    centre, precision = rate_proposal(y, mean, tau, level)
-    new = centre + normal / math.sqrt(precision)
-    ratio = y * (new - now) - math.exp(min(new + level, 700.0)) + rate
-    ratio += 0.5 * (
-        precision * ((new - centre) ** 2 - (now - centre) ** 2) - tau * ((new - mean) ** 2 - (now - mean) ** 2)
-    )
-    return new if _accepts(u, ratio) else now
-
-
-@jit
-def _rates(values, base, out):
-    """exp(values + base), in a loop that vectorises."""
-    for n in range(np.uint64(out.shape[0])):
-        out[n] = math.exp(min(values[n] + base[n], 700.0))
-
-
-@jit
-def noise_stretch(d, problem, base, fit, work, prior, key, column):
-    """Metropolis step of log ψ_d, values keeping their distances from ``fit`` in units of the noise; one time in four.
-
-    p(ψ | ·) ∝ ψ^−a e^(−b/ψ) Π_n Poisson(y; exp(fit + √ψ z + base)) on the log scale. What few counts say of the noise
-    is far less than what the values say, given which it moves by small steps only.
-    """
-    tau, (first, second) = problem.noise_precision[d], word_pair(key, d, column, 0, 0)
-    if to_unit(word_pair(key, d, column + 1, 0, 0)[0]) < 0.75:
-        return tau
-    step = STRETCH_STEP * normal_from(second, key, d, column, 1)
-    by = math.exp(0.5 * step)
-    values, new, before, after = problem.values[d], work[0], work[1], work[2]
-    for n in range(fit.shape[0]):
-        new[n] = fit[n] + by * (values[n] - fit[n])
-    _rates(values, base, before)
-    _rates(new, base, after)
-    ratio = -prior[0, d] * step - prior[1, d] * tau * (math.exp(-step) - 1.0)
-    for n in range(fit.shape[0]):
-        if not _missing(problem, d, n):
-            ratio += problem.seen[d, n] * (new[n] - values[n]) + before[n] - after[n]
-    if not _accepts(to_unit(first), ratio):
-        return tau
-    for n in range(fit.shape[0]):
-        if not _missing(problem, d, n):
-            values[n] = new[n]
-    return tau * math.exp(-step)
-
-
-@jit
-def rate_rows(lo, hi, problem, level, exposure, prior, key, first, precision):
-    """Draw the log rates behind counts, and noise precisions with them; see ``Kernels.draw_rates``.
-
-    Where a count is zero and hardly one was expected, what the model expects is proposed, in loops that vectorise.
-    """
-    n_samples = problem.seen.shape[1]
-    fit, base, work = np.empty(n_samples), np.empty(n_samples), np.empty((3, n_samples))
-    words = np.empty((2, first + n_samples), np.uint64)
-    new, before, after = work[0], work[1], work[2]
-    for d in range(lo, hi):
-        _fit(d, problem, fit)
-        fill_words(key, d, words[0], words[1])
-        tau, spread, values = problem.noise_precision[d], problem.noise_precision[d] ** -0.5, problem.values[d]
-        easy = EASY_RATE - 0.5 / tau
-        for n in range(n_samples):
-            base[n] = level[d] + exposure[n]
-            new[n] = fit[n] + spread * normal_from(words[1, first + n], key, d, first + n, 1)
-        _rates(values, base, before)
-        _rates(new, base, after)
-        for n in range(n_samples):
-            if _missing(problem, d, n):
-                continue
-            y, u = np.float64(problem.seen[d, n]), to_unit(words[0, first + n])
-            if y == 0.0 and fit[n] + base[n] < easy:
-                if _accepts(u, before[n] - after[n]):
-                    values[n] = new[n]
-            else:
-                normal = (new[n] - fit[n]) / spread
-                values[n] = draw_rate(y, fit[n], tau, base[n], np.float64(values[n]), before[n], u, normal)
-        precision[d] = tau
-        if prior[0, d] > 0.0:
-            precision[d] = noise_stretch(d, problem, base, fit, work, prior, key, np.uint64(STRETCH_COLUMN))
-
-
-@jit
-def _beyond_near(least, key, d, n):
-    """A standard normal above ``least``, which is not far out, by rejection of normals; tries after the first."""
+def _beyond_near(least, first, second, key, d, n):
+    """A standard normal above ``least``, which is not far out, by rejection of normals; above 0 their sign is free."""
     attempt = 0
     while True:
+        for half in range(2):
+            normal = normal_from(second if half == 0 else first, key, d, n, 2 * attempt + 1 + half)
+            normal = normal if least < 0.0 else abs(normal)
+            if normal > least:
+                return normal
         attempt += 1
-        normal = normal_from(word_pair(key, d, n, attempt, 0)[1], key, d, n, attempt + 1)
-        if normal > least:
-            return normal
+        first, second = word_pair(key, d, n, attempt, 0)
 
 
 @jit
-def _beyond_far(least, key, d, n):
+def _beyond_far(least, first, second, key, d, n):
     """A standard normal above ``least``, which is far out, by rejection of exponentials (Robert 1995)."""
     rate, attempt = 0.5 * (least + math.sqrt(least * least + 4.0)), 0
     while True:
-        attempt += 1
-        first, second = word_pair(key, d, n, attempt, 0)
         normal = least - math.log(to_unit(first)) / rate
         if math.log(to_unit(second)) < -0.5 * (normal - rate) ** 2:
             return normal
+        attempt += 1
+        first, second = word_pair(key, d, n, attempt, 0)
 
 
 @jit
@@ -256,19 +178,18 @@ def sign_rows(lo, hi, problem, level, key, first):
     n_samples = problem.seen.shape[1]
     fit, words = np.empty(n_samples), np.empty((2, first + n_samples), np.uint64)
     for d in range(lo, hi):
-        _fit(d, problem, fit)
+        fit_row(d, problem, fit)
         fill_words(key, d, words[0], words[1])
         spread = 1.0 / math.sqrt(problem.noise_precision[d])
         for n in range(n_samples):
-            if _missing(problem, d, n):
+            if is_missing(problem, d, n):
                 continue
             side = 1.0 if problem.seen[d, n] > 0.5 else -1.0
             least = -side * (fit[n] + level[d]) / spread
+            # what the first word pair gives at once, for most; the sign is free above 0
             beyond = normal_from(words[1, first + n], key, d, first + n, 1)
-            if beyond <= least:
-                beyond = normal_from(words[0, first + n], key, d, first + n, 0)
-            if least >= 0.5:
-                beyond = _beyond_far(least, key, np.uint64(d), np.uint64(first + n))
-            elif beyond <= least:
-                beyond = _beyond_near(least, key, np.uint64(d), np.uint64(first + n))
+            beyond = beyond if least < 0.0 else abs(beyond)
+            if least >= FAR or beyond <= least:
+                at = words[0, first + n], words[1, first + n], key, np.uint64(d), np.uint64(first + n)
+                beyond = _beyond_far(least, *at) if least >= FAR else _beyond_near(least, *at)
             problem.values[d, n] = fit[n] + side * spread * beyond

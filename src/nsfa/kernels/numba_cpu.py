@@ -27,9 +27,11 @@ from nsfa.kernels import (
     marginal_kernels,
     pair_kernels,
     products,
+    rate_kernels,
     rotation_kernels,
     row_kernels,
     sample_kernels,
+    share_kernels,
     sparse_kernels,
 )
 from nsfa.kernels.compiled import fill_gammas, fill_normals
@@ -294,6 +296,12 @@ class NumbaKernels:
         # whole numbers: their sum does not depend on the ranges
         return sum(self._over_rows(one, *problem.seen.shape)), weight, precision
 
+    def draw_concentrations(
+        self, number: Floats, concentration: Floats, shape: Floats, rate: float, key: int
+    ) -> Floats:
+        counts = np.ascontiguousarray(np.column_stack([number, number.sum(axis=1)]).T)
+        return share_kernels.draw_concentrations(counts, concentration, shape, rate, np.uint64(key))  # type: ignore[no-any-return]
+
     def draw_rates(
         self, problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0
     ) -> Floats:
@@ -301,7 +309,7 @@ class NumbaKernels:
 
         def one(lo: int, hi: int) -> None:
             rest = level, exposure, prior, np.uint64(key), first, precision
-            latent_kernels.rate_rows(lo, hi, problem, *rest)
+            rate_kernels.rate_rows(lo, hi, problem, *rest)
 
         self._over_rows(one, *problem.seen.shape)
         return precision
@@ -321,11 +329,12 @@ class NumbaKernels:
 
 
 def _outlier_ceiling(shares: Floats, scales: Floats) -> Floats:
-    """Bounds of an outlier's probability for squared errors below 1, 2, …, and 1 for all beyond."""
+    """Bounds of an outlier's probability for squared errors below 1, 2, …, and 1 for all beyond, for each sample."""
     edge = np.arange(1.0, _CEILINGS)[:, None]
-    height = shares / np.sqrt(1.0 + scales) * np.exp(0.5 * edge * scales / (1.0 + scales))
+    height = np.exp(0.5 * edge * scales / (1.0 + scales)) / np.sqrt(1.0 + scales) @ shares.T
     # a little above, for rounding
-    return np.append(np.minimum(1.0, 1.0001 * (1.0 - height[:, 0] / height.sum(axis=1))), 1.0)
+    bound = np.minimum(1.0, 1.0001 * (1.0 - shares[:, 0] / height))
+    return np.vstack([bound, np.ones(len(shares))])
 
 
 def _stored(data: Centred) -> tuple[Any, Any, Any]:

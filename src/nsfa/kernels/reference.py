@@ -300,6 +300,7 @@ class ReferenceKernels:
         return sum(rotate_pair(problem, int(j), int(k), p, key) for p, (j, k) in enumerate(pairs))
 
     draw_outliers = staticmethod(reference_latent.draw_outliers)
+    draw_concentrations = staticmethod(reference_latent.draw_concentrations)
     draw_rates = staticmethod(reference_latent.draw_rates)
     draw_signs = staticmethod(reference_latent.draw_signs)
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import gammaln
 
 from nsfa.kernels.reference_moves import gamma_draw
 from nsfa.kernels.streams import (
+    CONCENTRATION_STEPS,
     EASY_RATE,
+    FAR,
     NEWTON_STEPS,
     STRETCH_COLUMN,
     STRETCH_STEP,
     WIDER,
+    normals_at,
     normals_from,
     to_unit,
+    uniform_pairs,
     words,
 )
 
@@ -47,6 +52,7 @@ def draw_outliers(
     one, two = words(key, rows, columns)
     error, tau = problem.seen - fits(problem), problem.noise_precision[:, None]
     spread = 1.0 + scales
+    # (D, N, J + 1)
     height = shares / np.sqrt(spread) * np.exp(-0.5 * (error**2 * tau)[..., None] / spread)
     outliers = np.cumsum(height[..., 1:], axis=-1)
     rest = to_unit(one) * (outliers[..., -1] + height[..., 0])
@@ -62,8 +68,27 @@ def draw_outliers(
     problem.values[seen] = np.where(which > 0, problem.seen - deviation, problem.seen)[seen]
     own = (which > 0) & seen
     square = np.where(own, deviation**2 / np.where(own, scales[which], 1.0), 0.0).sum(axis=1)
-    number = np.bincount(which[seen], minlength=len(shares)).astype(float)
+    number = np.stack([((which == j) & seen).sum(axis=0) for j in range(len(scales))], axis=1).astype(float)
     return number, np.array([own.sum(axis=1), square]), precision
+
+
+def draw_concentrations(number: Floats, concentration: Floats, shape: Floats, rate: float, key: int) -> Floats:
+    """Metropolis on log a: p(a) Π_n Γ(A)/Γ(A + n_n) Π_j Γ(a_j + n_nj)/Γ(a_j), a_j ~ Gamma(shape_j, rate)."""
+
+    def log_density(a: Floats) -> float:
+        each = gammaln(a + number) - gammaln(a)
+        whole = gammaln(a.sum() + number.sum(axis=1)) - gammaln(a.sum())
+        return float((shape * np.log(a) - rate * a).sum() + each.sum() - whole.sum())
+
+    now = concentration.copy()
+    for i, step in enumerate(CONCENTRATION_STEPS):
+        for j in range(len(now) + 1):
+            some = slice(j, j + 1) if j < len(now) else slice(None)
+            then = now.copy()
+            then[some] *= np.exp(step * normals_at(key, j, i))
+            if np.log(uniform_pairs(key, j, i)[0]) < log_density(then) - log_density(now):
+                now = then
+    return now
 
 
 def draw_rates(problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0) -> Floats:
@@ -136,19 +161,18 @@ def draw_signs(problem: Hidden, level: Floats, key: int, first: int = 0) -> None
 
 
 def _beyond(least: float, key: int, d: int, n: int) -> float:
-    rate, attempt = 0.5 * (least + np.sqrt(least * least + 4.0)), 0 if least < 0.5 else 1
+    """A standard normal above ``least``: by rejection of normals, whose signs are free above 0, or of exponentials."""
+    rate, attempt = 0.5 * (least + np.sqrt(least * least + 4.0)), 0
     while True:
-        if least < 0.5:
-            normals = [_numbers(key, d, n, attempt, attempt + 1)[1]]
-            if attempt == 0:
-                # the first word is not needed otherwise
-                word = words(key, np.array([d]), np.array([n]))[0]
-                normals.append(float(normals_from(word, key, np.array([d]), np.array([n]), 0)[0]))
-            for normal in normals:
+        pair = words(key, np.array([d]), np.array([n]), attempt)
+        if least < FAR:
+            for half in range(2):
+                drawn = normals_from(pair[1 - half], key, np.array([d]), np.array([n]), 2 * attempt + 1 + half)
+                normal = float(drawn[0]) if least < 0 else abs(float(drawn[0]))
                 if normal > least:
                     return normal
         else:
-            u, v = (float(to_unit(w)[0]) for w in words(key, np.array([d]), np.array([n]), attempt))
+            u, v = (float(to_unit(word)[0]) for word in pair)
             normal = least - np.log(u) / rate
             if np.log(v) < -0.5 * (normal - rate) ** 2:
                 return float(normal)

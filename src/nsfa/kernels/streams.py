@@ -68,6 +68,10 @@ WIDER = 0.9
 # after any sample's.
 STRETCH_STEP = 0.5
 STRETCH_COLUMN = 1 << 31
+# Dirichlet parameters behind shares: the standard deviations of steps on the log scale, broad to narrow.
+CONCENTRATION_STEPS = np.array([1.5, 0.4, 0.1])
+# Normals beyond a bound: from here on it is far out.
+FAR = 0.5
 # Exponents of the rough exponential stay within ± this.
 EXP_FAR = 250.0
 # Slices of a log scale: the first guess at their width, and how often either end may be moved out.

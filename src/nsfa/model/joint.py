@@ -38,6 +38,10 @@ class Scored(Protocol):
     def cluster(self) -> Ints | None:
         """The cluster of each sample, None where scores are not clustered."""
 
+    @property
+    def outlier_number(self) -> Floats | None:
+        """How many entries of each sample are of each kind (N, J + 1), with robust noise."""
+
 
 def log_prior(state: State, samples: Scored, spec: ModelSpec) -> dict[str, float]:
     """Every prior term of the model at a state and its scores."""
@@ -51,8 +55,8 @@ def log_prior(state: State, samples: Scored, spec: ModelSpec) -> dict[str, float
         "noise_precision": _noise(state, spec),
     }
     terms.update(_hyperparameters(state, spec))
-    if state.outlier_share is not None:
-        terms["outliers"] = _outliers(state, spec)
+    if state.outlier_concentration is not None:
+        terms["outliers"] = _outliers(state, samples, spec)
     return terms
 
 
@@ -113,13 +117,18 @@ def _noise(state: State, spec: ModelSpec) -> float:
     return float(gamma_log_density(distinct, spec.priors.noise.shape, state.noise_rate).sum())
 
 
-def _outliers(state: State, spec: ModelSpec) -> float:
-    """Shares, which entries are outliers, and their deviations N(0, v_j ψ_d)."""
-    share, number, (count, square) = map(np.asarray, (state.outlier_share, state.outlier_number, state.outlier_weight))
+def _outliers(state: State, samples: Scored, spec: ModelSpec) -> float:
+    """The shares' parameters, which entries are outliers, and their deviations N(0, v_j ψ_d).
+
+    The samples' shares are integrated out: they are drawn anew from their conditional wherever they change.
+    """
+    number, concentration, (count, square) = map(
+        np.asarray, (samples.outlier_number, state.outlier_concentration, state.outlier_weight)
+    )
     deviations = 0.5 * (count * np.log(state.noise_precision) - state.noise_precision * square).sum()
-    deviations -= 0.5 * (number[1:] * (np.log(spec.priors.outlier_scales) + priors.LOG_2PI)).sum()
-    drawn = priors.shares_log_density(share, np.array(spec.priors.outlier_shares))
-    return float(drawn + (number * np.log(share)).sum() + deviations)
+    deviations -= 0.5 * (number[:, 1:] * (np.log(spec.priors.outlier_scales) + priors.LOG_2PI)).sum()
+    drawn = gamma_log_density(concentration, np.array(spec.priors.outlier_shares), spec.priors.outlier_rate).sum()
+    return float(drawn + priors.kinds_log_probability(number, concentration) + deviations)
 
 
 def _hyperparameters(state: State, spec: ModelSpec) -> dict[str, float]:

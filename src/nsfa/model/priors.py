@@ -38,14 +38,19 @@ def draw_value(rng: Generator, prior: float | Gamma | str, gamma: Gamma | None =
 
 
 def draw_shares(rng: Generator, weight: Any) -> Any:
-    """Shares from the Dirichlet distribution; none is zero."""
+    """Shares (..., J) from the Dirichlet distribution with parameters ``weight`` (..., J); none is zero."""
     drawn = draw_gamma(rng, weight, 1.0)
-    return drawn / drawn.sum()
+    return np.maximum(drawn / drawn.sum(axis=-1, keepdims=True), _TINY)
 
 
-def shares_log_density(shares: Any, weight: Any) -> float:
-    """Log density of shares under the Dirichlet distribution."""
-    return float(gammaln(weight.sum()) - gammaln(weight).sum() + ((weight - 1.0) * np.log(shares)).sum())
+def kinds_log_probability(number: Any, concentration: Any) -> float:
+    """Log probability of entries' kinds, ``number`` (N, J) of each sample, whose shares are integrated out.
+
+    Σ_n log Γ(A)/Γ(A + n_n) + Σ_j log Γ(a_j + n_nj)/Γ(a_j), A = Σ a_j: a Dirichlet mixture for each sample.
+    """
+    each = gammaln(concentration + number) - gammaln(concentration)
+    whole, total = concentration.sum(), number.sum(axis=1)
+    return float(each.sum() - (gammaln(whole + total) - gammaln(whole)).sum())
 
 
 def buffet_total(n_features: int, stickiness: float) -> float:

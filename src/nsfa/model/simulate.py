@@ -17,11 +17,17 @@ Generator = np.random.Generator
 
 
 class Simulated(NamedTuple):
-    """A state, the samples' scores (N, K), and their clusters (N,) where scores are clustered."""
+    """A state, the samples' scores (N, K), and their clusters (N,) where scores are clustered.
+
+    With robust noise also their shares of ordinary entries and outliers, and, once these are drawn, how many there are
+    of each (N, J + 1).
+    """
 
     state: State
     scores: Floats
     cluster: Ints | None
+    outlier_share: Floats | None = None
+    outlier_number: Floats | None = None
 
     @property
     def n_samples(self) -> int:
@@ -77,9 +83,11 @@ def simulate_state(spec: ModelSpec, n_features: int, n_samples: int, rng: Genera
         intercept=np.zeros(n_features) if hyper.intercept else None,
         **no_outliers(spec, n_features),
     )
-    if state.outlier_share is not None:
-        state.outlier_share = draw_shares(rng, np.array(hyper.outlier_shares))
-    return Simulated(state, scores, cluster)
+    if state.outlier_concentration is None:
+        return Simulated(state, scores, cluster)
+    drawn = draw_gamma(rng, np.array(hyper.outlier_shares), hyper.outlier_rate)
+    state.outlier_concentration = drawn
+    return Simulated(state, scores, cluster, draw_shares(rng, np.tile(drawn, (n_samples, 1))))
 
 
 def simulate_data(state: State, scores: Floats, rng: Generator) -> Floats:
@@ -89,16 +97,22 @@ def simulate_data(state: State, scores: Floats, rng: Generator) -> Floats:
     return out if state.intercept is None else out + state.intercept[:, None]
 
 
-def simulate_outliers(state: State, spec: ModelSpec, seen: Bools, rng: Generator) -> Floats:
-    """Deviations (D, N) of outliers among the entries that are ``seen``, zero elsewhere; the state counts them."""
+def simulate_outliers(
+    state: State, share: Floats, spec: ModelSpec, seen: Bools, rng: Generator
+) -> tuple[Floats, Floats]:
+    """Deviations (D, N) of outliers among the entries that are ``seen``, zero elsewhere; the state weighs them.
+
+    ``share`` (N, J + 1) are the samples' shares of ordinary entries and of outliers of each scale. Also returns how
+    many there are of each (N, J + 1).
+    """
     scales = np.array([0.0, *spec.priors.outlier_scales])
-    kind = rng.choice(len(scales), size=seen.shape, p=state.outlier_share)
+    kind = np.array([rng.choice(len(scales), size=len(seen), p=own) for own in share]).T
     deviation = np.sqrt(scales[kind] / state.noise_precision[:, None]) * rng.standard_normal(seen.shape)
     own = (kind > 0) & seen
-    state.outlier_number = np.bincount(kind[seen], minlength=len(scales)).astype(float)
     square = np.where(own, deviation**2 / np.where(own, scales[kind], 1.0), 0.0)
     state.outlier_weight = np.array([own.sum(axis=1), square.sum(axis=1)])
-    return np.where(own, deviation, 0.0)
+    number = np.stack([((kind == j) & seen).sum(axis=0) for j in range(len(scales))], axis=1)
+    return np.where(own, deviation, 0.0), number.astype(float)
 
 
 def simulate_seen(values: Floats, spec: ModelSpec, level: Floats, rng: Generator) -> Floats:

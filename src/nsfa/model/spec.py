@@ -65,7 +65,9 @@ class Priors:
     the loading's own probability is integrated out. sparsity: BFRM's Beta(s r, s(1−r)) as (s, r); None is (D, 5/D).
     urn: prior of the Dirichlet process' concentration, or a number to fix it.
     outlier_scales: with ``noise="robust"``, variances that an outlier's own deviation may have, in units of the
-    feature's noise variance. outlier_shares: Dirichlet prior of the shares of ordinary entries and of each of these.
+    feature's noise variance. Each sample has its own shares of ordinary entries and of outliers of each scale, from a
+    Dirichlet distribution whose parameters are drawn, too, from Gamma(p, r): outlier_shares has the p, ordinary entries
+    first, and outlier_rate is r. A priori, what samples have in common is worth Σp/r entries of each.
     """
 
     noise: Gamma = Gamma(0.1, 0.1)
@@ -81,6 +83,7 @@ class Priors:
     urn: float | Gamma = Gamma(1.0, 1.0)
     outlier_scales: tuple[float, ...] = (3.0, 15.0, 100.0, 1e3, 1e5)
     outlier_shares: tuple[float, ...] = (1.0, 0.2, 0.2, 0.2, 0.2, 0.2)
+    outlier_rate: float = 0.02
 
     @classmethod
     def paper(cls) -> Priors:
@@ -114,8 +117,8 @@ class Priors:
             elif item.name in ("relative", "intercept"):
                 if not isinstance(value, bool):
                     raise ValueError(f"priors.{item.name} must be True or False. Got {value!r}.")
-            elif item.name == "loading_shape":
-                _positive("priors.loading_shape", value)
+            elif item.name in ("loading_shape", "outlier_rate"):
+                _positive(f"priors.{item.name}", value)
             elif item.name in ("outlier_scales", "outlier_shares"):
                 if not isinstance(value, tuple) or not value:
                     raise ValueError(f"priors.{item.name} must be a tuple of positive numbers. Got {value!r}.")

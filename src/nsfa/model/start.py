@@ -55,10 +55,8 @@ def no_outliers(spec: ModelSpec, n_features: int) -> dict[str, Floats]:
     """What robust noise adds to a state of which no entry is known to be an outlier; nothing otherwise."""
     if spec.noise != "robust":
         return {}
-    kinds = len(spec.priors.outlier_shares)
-    share = np.full(kinds, 0.1 / (kinds - 1))
-    share[0] = 0.9
-    return {"outlier_share": share, "outlier_number": np.zeros(kinds), "outlier_weight": np.zeros((2, n_features))}
+    mean = np.array(spec.priors.outlier_shares) / spec.priors.outlier_rate
+    return {"outlier_concentration": mean, "outlier_weight": np.zeros((2, n_features))}
 
 
 def _value(prior: float | Gamma) -> float:

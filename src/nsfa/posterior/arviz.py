@@ -213,7 +213,8 @@ def _seen_replicate(posterior: Posterior, draw: Draw, rng: np.random.Generator) 
     level = np.zeros(mean.shape)
     if data.likelihood != "gaussian":
         level += data.center[data.kept][:, None] + (0.0 if draw.exposure is None else draw.exposure)
-    value = seen_draw(posterior.spec, draw, mean.ravel(), noise, noise, level.ravel(), rng).reshape(mean.shape)
+    share = None if draw.outlier_share is None else np.tile(draw.outlier_share, (len(mean), 1))
+    value = seen_draw(posterior.spec, share, mean.ravel(), noise, noise, level.ravel(), rng).reshape(mean.shape)
     if data.likelihood == "gaussian":
         return to_table(data, value)
     out = np.tile(data.center, (data.shape[1], 1))

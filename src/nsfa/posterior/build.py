@@ -182,7 +182,8 @@ def score_means(
     some = score_draws(draws, alignment, keep, n_samples, tables.enough(len(draws)))
 
     def scores(i: int) -> SampleMoments:
-        return sample_moments(tables.under(draws[i], i), draws[i], tables.kernels, alignment.rotation[i], density=False)
+        seen = tables.under(draws[i], i).data
+        return sample_moments(seen, draws[i], tables.kernels, alignment.rotation[i], density=False)
 
     # a device with too little memory leaves it to the CPU
     with suppress(GpuError), moments_on_device(tables) as there:

@@ -206,8 +206,8 @@ class Posterior(OwnAnswers):
         moments = moments_of(self._tables(), draws, entries)
         # one draw at a time: all of them may be many times the table
         logs = (
-            seen_log_density(self.spec, draw, y, m.mean, m.variance, 1.0 / draw.noise_precision[entries.row], level)
-            for draw, m in zip(draws, moments, strict=True)
+            seen_log_density(self.spec, share, y, mean, variance, 1.0 / draw.noise_precision[entries.row], level)
+            for draw, (mean, variance, share) in zip(draws, moments, strict=True)
         )
         out: Floats = reduce(np.logaddexp, logs) - np.log(len(draws) * scale)
         return out
@@ -341,6 +341,12 @@ class Posterior(OwnAnswers):
         from nsfa.posterior.outliers import outlier_table
 
         return outlier_table(self.data, self.spec, self._some_draws(), least)
+
+    def outlier_shares(self) -> Floats:
+        """Each sample's share of outliers (n_samples,), a measure of its quality; ``noise="robust"`` or ValueError."""
+        from nsfa.posterior.outliers import sample_shares
+
+        return sample_shares(self.spec, self.draws)
 
     def to_arviz(
         self, *, log_likelihood: bool = False, posterior_predictive: bool = False, loadings: bool = True

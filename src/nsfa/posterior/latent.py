@@ -27,6 +27,13 @@ _LOG_WEIGHTS = np.log(_WEIGHTS) - 0.5 * np.log(2 * np.pi)
 _NEWTON_STEPS = 8
 
 
+class Seen(NamedTuple):
+    """A Gaussian table under a draw, and with robust noise the shares of its samples (N, J + 1)."""
+
+    data: Observed
+    outlier_share: Any = None
+
+
 class Tables(NamedTuple):
     """A table as each draw sees it: as it is, or with the Gaussian values drawn that it only hints at.
 
@@ -40,26 +47,26 @@ class Tables(NamedTuple):
     fitted: bool
     backend: str = "cpu"
 
-    def under(self, draw: Draw, number: int) -> Observed:
+    def under(self, draw: Draw, number: int) -> Seen:
         """The Gaussian table under a draw, whose ``number`` keys the random numbers. Cost O(D N K)."""
         if not self.spec.latent:
-            return self.data
+            return Seen(self.data)
         rng = np.random.default_rng([number, 22])
         samples, state = samples_of(self.data, self.spec, self.kernels), state_of(draw)
         if isinstance(samples, LatentSamples):
-            # it is the draw's
-            samples.hold_noise()
+            # the noise is the draw's, as is all else that is not the samples' own
+            samples.hold()
         if self.fitted and draw.drawn_scores is not None:
             samples.set_scores(draw.drawn_scores.astype(np.float64))
             if draw.exposure is not None:
                 samples.exposure = draw.exposure.astype(np.float64)
-            return _drawn(samples, state, rng)
+            if draw.outlier_share is not None:
+                samples.outlier_share = draw.outlier_share.astype(np.float64)
+            return Seen(_drawn(samples, state, rng), draw.outlier_share)
         for _ in range(ROUNDS):
             samples.draw_scores(state, int(rng.bit_generator.random_raw()))
             _drawn(samples, state, rng)
-            # they are the draw's, not these samples'
-            state.outlier_share = draw.outlier_share
-        return _drawn(samples, state, rng)
+        return Seen(_drawn(samples, state, rng), samples.outlier_share)
 
     def enough(self, draws: int) -> int:
         """Of how many draws at most the table is to be seen."""
@@ -81,27 +88,28 @@ def state_of(draw: Draw) -> State:
         noise_precision=draw.noise_precision,
         loading_precision=np.ones(draw.n_factors),
         intercept=draw.intercept,
-        outlier_share=draw.outlier_share,
+        outlier_concentration=draw.outlier_concentration,
     )
     return state
 
 
 def seen_log_density(
-    spec: ModelSpec, draw: Draw, y: Floats, mean: Floats, variance: Floats, noise: Floats, level: Floats
+    spec: ModelSpec, share: Any, y: Floats, mean: Floats, variance: Floats, noise: Floats, level: Floats
 ) -> Floats:
     """Log density, or log mass, of entries as seen, given mean and variance of the Gaussian values behind them.
 
-    ``noise`` is the part of the variance that is noise, ``level`` what counts' log rates are above their values.
+    ``share`` (entries, J + 1), with robust noise, are their samples' shares of ordinary entries and of outliers of each
+    scale. ``noise`` is the part of the variance that is noise, ``level`` what counts' log rates are above their values.
     """
     if spec.likelihood == "counts":
         return poisson_normal_log_mass(y, mean + level, variance)
     if spec.likelihood == "binary":
         return np.asarray(log_ndtr(np.where(y > 0.5, 1.0, -1.0) * (mean + level) / np.sqrt(variance)))
-    if draw.outlier_share is None:
+    if share is None:
         return np.asarray(normal_log_density(y - mean, 1.0 / variance))
     logs = [
         np.log(w) + normal_log_density(y - mean, 1.0 / (variance + v * noise))
-        for w, v in zip(draw.outlier_share, outlier_scales(spec.priors), strict=True)
+        for w, v in zip(share.T, outlier_scales(spec.priors), strict=True)
     ]
     return np.asarray(logsumexp(logs, axis=0))
 
@@ -133,12 +141,13 @@ def seen_mean(spec: ModelSpec, mean: Floats, variance: Floats, level: Floats) ->
 
 
 def seen_draw(
-    spec: ModelSpec, draw: Draw, mean: Floats, variance: Floats, noise: Floats, level: Floats, rng: Any
+    spec: ModelSpec, share: Any, mean: Floats, variance: Floats, noise: Floats, level: Floats, rng: Any
 ) -> Floats:
-    """One predictive draw of entries as seen."""
-    if draw.outlier_share is not None:
-        scale = rng.choice(outlier_scales(spec.priors), size=len(mean), p=draw.outlier_share)
-        variance = variance + scale * noise
+    """One predictive draw of entries as seen; ``share`` as above."""
+    if share is not None:
+        # outliers first: the rest of the unit interval is that of ordinary entries
+        kind = (rng.random(len(mean))[:, None] < np.cumsum(share[:, :0:-1], axis=1)).sum(axis=1)
+        variance = variance + outlier_scales(spec.priors)[kind] * noise
     value: Floats = mean + np.sqrt(variance) * rng.standard_normal(len(mean))
     if spec.likelihood == "counts":
         return np.asarray(rng.poisson(np.exp(np.minimum(value + level, 30.0))), dtype=np.float64)

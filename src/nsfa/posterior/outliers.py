@@ -46,13 +46,24 @@ def outlier_table(data: Observed, spec: ModelSpec, draws: list[Draw], least: flo
     )
 
 
+def sample_shares(spec: ModelSpec, draws: list[Draw]) -> Floats:
+    """See ``Posterior.outlier_shares``."""
+    _check(spec)
+    out: Floats = np.mean([1.0 - np.asarray(draw.outlier_share)[:, 0] for draw in draws], axis=0, dtype=np.float64)
+    return out
+
+
+def _check(spec: ModelSpec) -> None:
+    if spec.noise != "robust":
+        raise ValueError(f"Outliers are those of noise='robust'. Got noise={spec.noise!r}; fit again with it.")
+
+
 def outlier_probability(data: Observed, spec: ModelSpec, draws: list[Draw]) -> tuple[Floats, Floats]:
     """Probability (D, N) that an entry is an outlier, and what the factors say of it, on the model's scale.
 
     Averages over draws of P(outlier | the draw, its scores), outliers' kinds and deviations summed out.
     """
-    if spec.noise != "robust":
-        raise ValueError(f"Outliers are those of noise='robust'. Got noise={spec.noise!r}; fit again with it.")
+    _check(spec)
     work = data.values.size * (1 + max(draw.n_factors for draw in draws))
     some = [draws[i] for i in evenly(len(draws), max(20, min(_DRAWS, _WORK // work)))]
     total, fit = np.zeros(data.shape), np.zeros(data.shape)
@@ -66,7 +77,7 @@ def outlier_probability(data: Observed, spec: ModelSpec, draws: list[Draw]) -> t
 
 def _given(draw: Draw, square: Floats, spec: ModelSpec) -> Floats:
     """P(outlier) given squared errors in units of the noise variance: 1/(1 + ordinary/outlying)."""
-    share, scales = np.asarray(draw.outlier_share), outlier_scales(spec.priors)
+    share, scales = np.asarray(draw.outlier_share, dtype=np.float64).T, outlier_scales(spec.priors)
     odds = sum(
         w / np.sqrt(1.0 + v) * np.exp(np.minimum(0.5 * square * v / (1.0 + v), 700.0))
         for w, v in zip(share[1:], scales[1:], strict=True)

@@ -79,18 +79,23 @@ def fitted_table(data: Observed) -> Floats:
 
 
 class Moments(NamedTuple):
-    """Predictive mean and variance of some entries under one draw, noise included, on the model's scale."""
+    """Predictive mean and variance of some entries under one draw, noise included, on the model's scale.
+
+    With robust noise also their samples' shares of ordinary entries and of outliers (entries, J + 1).
+    """
 
     mean: Floats
     variance: Floats
+    outlier_share: Any = None
 
 
 def moments_of(tables: Tables, draws: list[Draw], entries: Entries) -> Iterator[Moments]:
     """``predictive_moments`` of a table as each draw sees it, on one core."""
     with threadpool_limits(1):
         for number, draw in enumerate(draws):
-            seen = tables.under(draw, number)
-            yield from predictive_moments(seen, [draw], entries, tables.kernels, tables.fitted)
+            data, share = tables.under(draw, number)
+            for moments in predictive_moments(data, [draw], entries, tables.kernels, tables.fitted):
+                yield moments if share is None else moments._replace(outlier_share=share[entries.sample])
 
 
 def predictive_moments(
@@ -114,7 +119,7 @@ def predictive_moments(
             problem = project(data, draw, kernels)
             mean, variance = kernels.predict(problem, entries.sample, entries.row)
             if draw.scores is not None:
-                mean, variance = _over_clusters(problem, draw, entries, Moments(mean, variance), kernels)
+                mean, variance, _ = _over_clusters(problem, draw, entries, Moments(mean, variance), kernels)
             yield Moments(center + mean, variance + noise)
 
 
@@ -128,14 +133,14 @@ def summarise(tables: Tables, draws: list[Draw], entries: Entries, level: float 
     total: Floats | float = 0.0
     rng, drawn, step = np.random.default_rng(0), [], 1
     spec, raised, n_draws = tables.spec, entries.level(tables.data), len(draws)
-    for i, (mean, variance) in enumerate(moments_of(tables, draws, entries)):
+    for i, (mean, variance, share) in enumerate(moments_of(tables, draws, entries)):
         total = total + seen_mean(spec, mean, variance, raised) / n_draws
         if level is not None:
             if i == 0:
                 step = max(1, -(-n_draws * 4 * len(mean) // INTERVAL_BYTES))
             if i % step == 0:
                 noise = 1.0 / draws[i].noise_precision[entries.row]
-                value = seen_draw(spec, draws[i], mean, variance, noise, raised, rng)
+                value = seen_draw(spec, share, mean, variance, noise, raised, rng)
                 drawn.append(value.astype(np.float32))
     if level is None:
         return [np.asarray(total)]

@@ -97,6 +97,8 @@ def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
     if posterior.spec.noise == "robust":
         share = percent(float(posterior.trace("outliers").mean()))
         out.append(f"{share} of the entries deviate by more than ordinary noise; outliers.csv lists the clear ones.")
+        least, most = (percent(float(end)) for end in np.quantile(posterior.outlier_shares(), [0.0, 1.0]))
+        out.append(f"In the samples it is {least} to {most}, which says how good each of them is.")
     return out
 
 
@@ -174,9 +176,11 @@ def methods(posterior: Posterior, consensus: Consensus, diagnostics: Diagnostics
         f"Convergence was judged by {rhat if n_chains > 1 else ''}effective sample size (at least {ess:.0f}) of "
         "quantities that do not depend on factor labels (Vehtari et al., 2021)."
     )
+    exposure = posterior.data.exposure
+    sizes = " and size factors per sample" if exposure is not None and exposure.any() else ""
     seen = {
-        "counts": "Counts were taken as Poisson given log rates that are Gaussian, with over-dispersion per gene and "
-        "size factors per sample.",
+        "counts": "Counts were taken as Poisson given log rates that are Gaussian, with over-dispersion per "
+        f"gene{sizes}.",
         "binary": "Zeros and ones were modelled by a probit.",
         "gaussian": "Entries could be outliers with deviations of their own." if spec.noise == "robust" else "",
     }[spec.likelihood]
