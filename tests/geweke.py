@@ -89,7 +89,10 @@ def statistics(state, samples, spec) -> dict[str, float]:
         for j, share in enumerate(state.outlier_share):
             out[f"log share {j}"], out[f"outliers {j}"] = np.log(share), state.outlier_number[j]
         out["deviations"] = np.log1p(state.noise_precision @ state.outlier_weight[1])
-        out["deviations of one"] = np.tanh(state.noise_precision[1] * state.outlier_weight[1, 1])
+        number, power = state.outlier_weight[0], state.noise_precision * state.outlier_weight[1]
+        out["deviations of one"] = np.tanh(power[1])
+        # nothing on average only if noise and deviations know of each other
+        out["noise of deviations"] = np.log(state.noise_precision) @ (number - power)
     if cluster is not None:
         out["clusters"] = len(np.unique(cluster))
         out["log urn"] = np.log(state.urn_concentration)
