@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from scipy import stats
-from scipy.special import expit, log_ndtr
+from scipy.special import expit, log_ndtr, logsumexp
 
 from benchmarks.controls import FOUND, binary, counts
 from nsfa import NSFA
@@ -91,15 +91,15 @@ def _mofa(table, hidden, likelihood, seed, n_factors):
         run.set_train_options(iter=500, convergence_mode="fast", seed=seed, quiet=True)
         run.build()
         run.run()
-    nodes, rng, total = run.model.getNodes(), np.random.default_rng(seed), np.zeros(hidden.sum())
+    nodes, rng, logs = run.model.getNodes(), np.random.default_rng(seed), []
     scores, weights = nodes["Z"].getExpectations(), nodes["W"].getExpectations()[0]
     for _ in range(MOFA_DRAWS):
         fit = (_drawn(scores, rng) @ _drawn(weights, rng).T)[hidden]
         if likelihood == "binary":
-            total += stats.bernoulli(np.clip(expit(fit), LEAST, 1 - LEAST)).pmf(table[hidden])
+            logs.append(stats.bernoulli(np.clip(expit(fit), LEAST, 1 - LEAST)).logpmf(table[hidden]))
         else:
-            total += stats.poisson(np.maximum(np.logaddexp(0.0, fit), LEAST)).pmf(table[hidden])
-    return np.log(total / MOFA_DRAWS), weights["E"]
+            logs.append(stats.poisson(np.maximum(np.logaddexp(0.0, fit), LEAST)).logpmf(table[hidden]))
+    return logsumexp(logs, axis=0) - np.log(MOFA_DRAWS), weights["E"]
 
 
 def _drawn(expectations, rng):

@@ -95,7 +95,10 @@ def statistics(state, samples, spec) -> dict[str, float]:
         out["outliers apart"], out["outliers and shares"] = (number**2).sum(), (number * share).sum()
         out["log share parameters"] = np.log(state.outlier_concentration.sum())
         out["deviations"] = np.log1p(state.noise_precision @ state.outlier_weight[1])
-        out["deviations of one"] = np.tanh(state.noise_precision[1] * state.outlier_weight[1, 1])
+        number, power = state.outlier_weight[0], state.noise_precision * state.outlier_weight[1]
+        out["deviations of one"] = np.tanh(power[1])
+        # nothing on average only if noise and deviations know of each other
+        out["noise of deviations"] = np.log(state.noise_precision) @ (number - power)
     if cluster is not None:
         out["clusters"] = len(np.unique(cluster))
         out["log urn"] = np.log(state.urn_concentration)

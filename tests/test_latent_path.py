@@ -1,6 +1,7 @@
 """Outliers, counts, zeros and ones all the way: from the command, an AnnData object and a comparison to what is written."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -105,6 +106,20 @@ def test_counts_in_a_layer_of_cells():
     tl.transform(others, model, layer="counts")
     again = others.obsm["X_nsfa"]
     assert all(np.corrcoef(own[:30, k], again[:, k])[0, 1] > 0.8 for k in range(own.shape[1]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("counts", "as counts are: use likelihood='counts', or"), ("binary", "ones")]
+)
+def test_cells_that_were_not_prepared_are_pointed_out(kind, words):
+    anndata = pytest.importorskip("anndata")
+    X = simulate(kind, n_samples=40, n_features=12)[0]
+    adata = anndata.AnnData(sp.csr_matrix(X))
+    with pytest.warns(UserWarning, match=f"adata.X holds .*{words}"):
+        tl.nsfa(adata, **{**SHORT, "tune": 5, "draws": 5})
+    with warnings.catch_warnings(record=True) as caught:
+        tl.nsfa(adata, likelihood=kind, **{**SHORT, "tune": 5, "draws": 5})
+    assert not any("adata.X" in str(one.message) for one in caught)
 
 
 def test_without_size_factors_none_are_reported():

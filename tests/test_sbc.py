@@ -6,6 +6,7 @@ Long; run with ``-m slow``. ``python tests/test_sbc.py`` redraws the figure in d
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,9 @@ from scipy import stats
 from nsfa.chain import Chain
 from nsfa.data import observe
 from nsfa.kernels import get_kernels
+from nsfa.latent_samples import samples_of
 from nsfa.model import Gamma, Priors, preset
-from nsfa.model.simulate import simulate_data, simulate_state
-from nsfa.samples import Samples
+from nsfa.model.simulate import simulate_data, simulate_outliers, simulate_seen, simulate_state
 
 N_FEATURES, N_SAMPLES = 10, 15
 REPLICATES, DRAWS, THIN, TUNE = 400, 63, 15, 200
@@ -28,11 +29,25 @@ PRIORS = Priors(
     concentration=Gamma(4.0, 4.0),
     sparsity=(6.0, 0.4),
     urn=Gamma(3.0, 2.0),
+    outlier_scales=(4.0, 50.0),
+    outlier_shares=(6.0, 1.5, 0.5),
 )
-MODELS = {"nsfa": {}, "sfa": {"n_components": 3}, "fa": {"n_components": 2}, "bfrm": {"n_components": 2}}
+MODELS = {
+    "nsfa": ("nsfa", {}),
+    "sfa": ("sfa", {"n_components": 3}),
+    "fa": ("fa", {"n_components": 2}),
+    "bfrm": ("bfrm", {"n_components": 2}),
+    "robust": ("nsfa", {"noise": "robust"}),
+    "counts": ("nsfa", {"likelihood": "counts"}),
+    "binary": ("nsfa", {"likelihood": "binary"}),
+}
+# What counts' log rates, and the values behind zeros and ones, are raised by; exposures differ from theirs by SPREAD.
+LEVEL, EXPOSURE, SPREAD = np.linspace(-1.0, 1.5, N_FEATURES), np.linspace(-0.5, 0.5, N_SAMPLES), 0.6
+# Where values are seen through counts or signs, a flat prior of the means is no distribution to draw a truth from.
+MEANS = ("intercepts", "mean scores")
 
 
-def quantities(state, scores) -> dict[str, float]:
+def quantities(state, scores, exposure=None) -> dict[str, float]:
     """Label-free functions of the state and the scores (N, K)."""
     covariance = state.loadings @ state.loadings.T
     out = {
@@ -45,29 +60,57 @@ def quantities(state, scores) -> dict[str, float]:
         "signal variance": np.trace(covariance),
         "fit of a missing entry": state.loadings[0] @ scores[0],
     }
+    if (state.noise_precision == 1.0).all():
+        # of zeros and ones it is fixed
+        del out["noise of feature 0"]
+    if state.outlier_share is not None:
+        out["share without outliers"] = state.outlier_share[0]
+        out["outliers"] = state.outlier_number[1:].sum()
+    if exposure is not None:
+        out["exposure of sample 1"] = exposure[1]
     return {name: float(value) for name, value in out.items()}
+
+
+def simulated(spec, truth, scores, holes, rng):
+    """What is seen of a truth, as a chain's samples, and the exposures of samples that were counted."""
+    values, exposure = simulate_data(truth, scores, rng), None
+    if spec.noise == "robust":
+        values = values + simulate_outliers(truth, spec, ~holes, rng)
+    level = LEVEL[:, None]
+    if spec.likelihood == "counts":
+        exposure = EXPOSURE + SPREAD * rng.standard_normal(N_SAMPLES)
+        level = level + exposure
+    seen = np.where(holes, np.nan, simulate_seen(values, spec, level, rng)).T
+    data = observe(seen, scale=None, center=False)
+    if spec.likelihood != "gaussian":
+        about = {"center": LEVEL, "exposure": EXPOSURE, "exposure_spread": SPREAD}
+        data = replace(data, likelihood=spec.likelihood, **about)
+    return samples_of(data, spec, get_kernels()), exposure
 
 
 def ranks(name: str, replicates: int, seed: int = 1) -> dict[str, np.ndarray]:
     """Rank of each true quantity among DRAWS posterior draws, ties broken at random; 10 % of entries missing."""
-    spec = preset(name, priors=PRIORS, **MODELS[name])
+    family, changes = MODELS[name]
+    spec = preset(family, priors=PRIORS, **changes)
     rng = np.random.default_rng(seed)
     out: dict[str, list[int]] = {}
     for _ in range(replicates):
         truth, scores, *_ = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
         holes = rng.random((N_FEATURES, N_SAMPLES)) < 0.1
         holes[0, 0], holes[0, 1:3], holes[1:3, 0] = True, False, False
-        table = np.where(holes, np.nan, simulate_data(truth, scores, rng)).T
-        data = observe(table, scale=None, center=False)
-        chain = Chain(Samples(data, get_kernels()), spec, rng)
+        samples, exposure = simulated(spec, truth, scores, holes, rng)
+        chain = Chain(samples, spec, rng)
+        if spec.likelihood != "gaussian":
+            moves = tuple(move for move in chain.schedule.moves if move.name not in MEANS)
+            chain.schedule = replace(chain.schedule, moves=moves)
         draws = []
         for sweep in range(TUNE + DRAWS * THIN):
             chain.sweep()
             if sweep >= TUNE and (sweep - TUNE) % THIN == THIN - 1:
-                draws.append(quantities(chain.state, chain.samples.scores))
-        for key, value in quantities(truth, scores).items():
+                draws.append(quantities(chain.state, samples.scores, samples.exposure))
+        for key, value in quantities(truth, scores, exposure).items():
             series = np.array([d[key] for d in draws])
-            if np.ptp(series) > 0 or key not in ("number of factors", "active loadings", "concentration"):
+            if np.ptp(series) > 0 or key not in ("number of factors", "active loadings", "concentration", "outliers"):
                 rank = (series < value).sum() + rng.integers(0, (series == value).sum() + 1)
                 out.setdefault(key, []).append(int(rank))
     return {key: np.array(value) for key, value in out.items() if len(value) > replicates // 2}

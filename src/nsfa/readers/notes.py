@@ -17,7 +17,7 @@ from nsfa.arrays import Floats
 from nsfa.readers.sheet import show, show_some
 
 # so few values say nothing about what they are
-_LEAST = 100
+LEAST = 100
 _MOST = 2_000_000
 # logarithms to the base 2 of what can be measured end here
 _LARGEST_LOG = 30
@@ -36,7 +36,7 @@ def notes_on(values: Any, samples: Sequence[str], genes: Sequence[str], log2: bo
     """All notes on a table (n_samples, n_genes), dense or sparse, before its logarithm is taken if it is to be."""
     found = [date_names(genes)]
     seen = look(values)
-    if seen.size >= _LEAST:
+    if seen.size >= LEAST:
         stands_out = sentinel(seen)
         rest = seen if stands_out is None else seen.without(stands_out)
         missing = None if stands_out is None else sentinels(seen, stands_out)

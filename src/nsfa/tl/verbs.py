@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from nsfa.enrichment import enrich as enrich_consensus
 from nsfa.estimators import ESTIMATORS
 from nsfa.posterior import Posterior
 from nsfa.readers.lists import symbol_in
+from nsfa.readers.notes import LEAST, binary, counts, look
 from nsfa.tl.record import fitted_genes, params_of, stored, write, write_scores, writing
 
 if TYPE_CHECKING:
@@ -76,6 +78,8 @@ def nsfa(
     estimator = _estimator(model, settings)
     table, used = _table(adata, layer), _genes(adata, use_highly_variable)
     names = tuple(adata.var_names.astype(str)[used])
+    if getattr(estimator, "likelihood", "") == "gaussian":
+        _note_raw(table, layer)
     estimator.fit(_named(table if used.all() else table[:, used], names))
     # a sparse matrix has no names of its own
     data = replace(estimator.posterior_.data, feature_names=names)
@@ -184,6 +188,18 @@ def _table(adata: AnnData, layer: str | None) -> Any:
 def _read(table: Any) -> Any:
     """A dense array as it is; of a table in a file its values, sparse ones as a sparse array."""
     return table.to_memory() if hasattr(table, "to_memory") else np.asarray(table)
+
+
+def _note_raw(table: Any, layer: str | None) -> None:
+    """Warn of values that are counts, or zeros and ones, about to be taken for measurements."""
+    seen = look(table)
+    kind = "binary" if binary(seen) else "counts" if counts(seen, log2=False) else None
+    if kind is None or seen.size < LEAST:
+        return
+    what = "zeros and ones" if kind == "binary" else "whole numbers, as counts are"
+    other = "" if kind == "binary" else ", or normalise them and take logarithms"
+    where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
+    warnings.warn(f"{where} holds {what}: use likelihood={kind!r}{other}.", UserWarning, stacklevel=3)
 
 
 def _genes(adata: AnnData, use_highly_variable: bool | None) -> Bools:
