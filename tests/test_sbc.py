@@ -31,6 +31,7 @@ PRIORS = Priors(
     urn=Gamma(3.0, 2.0),
     outlier_scales=(4.0, 50.0),
     outlier_shares=(6.0, 1.5, 0.5),
+    outlier_rate=0.6,
 )
 MODELS = {
     "nsfa": ("nsfa", {}),
@@ -47,8 +48,8 @@ LEVEL, EXPOSURE, SPREAD = np.linspace(-1.0, 1.5, N_FEATURES), np.linspace(-0.5, 
 MEANS = ("intercepts", "mean scores")
 
 
-def quantities(state, scores, exposure=None) -> dict[str, float]:
-    """Label-free functions of the state and the scores (N, K)."""
+def quantities(state, samples, exposure=None) -> dict[str, float]:
+    """Label-free functions of the state and of what is the samples' own."""
     covariance = state.loadings @ state.loadings.T
     out = {
         "number of factors": state.n_factors,
@@ -58,24 +59,26 @@ def quantities(state, scores, exposure=None) -> dict[str, float]:
         "slab rate": state.loading_rate,
         "covariance 0, 1": covariance[0, 1],
         "signal variance": np.trace(covariance),
-        "fit of a missing entry": state.loadings[0] @ scores[0],
+        "fit of a missing entry": state.loadings[0] @ samples.scores[0],
     }
     if (state.noise_precision == 1.0).all():
         # of zeros and ones it is fixed
         del out["noise of feature 0"]
-    if state.outlier_share is not None:
-        out["share without outliers"] = state.outlier_share[0]
-        out["outliers"] = state.outlier_number[1:].sum()
+    if state.outlier_concentration is not None:
+        out["how alike samples are"] = state.outlier_concentration.sum()
+        out["share without outliers in sample 1"] = samples.outlier_share[1, 0]
+        out["outliers"] = samples.outlier_number[:, 1:].sum()
     if exposure is not None:
         out["exposure of sample 1"] = exposure[1]
     return {name: float(value) for name, value in out.items()}
 
 
-def simulated(spec, truth, scores, holes, rng):
-    """What is seen of a truth, as a chain's samples, and the exposures of samples that were counted."""
-    values, exposure = simulate_data(truth, scores, rng), None
+def simulated(spec, truth, holes, rng):
+    """What is seen of a truth, as a chain's samples; the truth with its outliers; exposures of what was counted."""
+    values, exposure = simulate_data(truth.state, truth.scores, rng), None
     if spec.noise == "robust":
-        values = values + simulate_outliers(truth, spec, ~holes, rng)
+        deviation, number = simulate_outliers(truth.state, truth.outlier_share, spec, ~holes, rng)
+        values, truth = values + deviation, truth._replace(outlier_number=number)
     level = LEVEL[:, None]
     if spec.likelihood == "counts":
         exposure = EXPOSURE + SPREAD * rng.standard_normal(N_SAMPLES)
@@ -85,7 +88,7 @@ def simulated(spec, truth, scores, holes, rng):
     if spec.likelihood != "gaussian":
         about = {"center": LEVEL, "exposure": EXPOSURE, "exposure_spread": SPREAD}
         data = replace(data, likelihood=spec.likelihood, **about)
-    return samples_of(data, spec, get_kernels()), exposure
+    return samples_of(data, spec, get_kernels()), truth, exposure
 
 
 def ranks(name: str, replicates: int, seed: int = 1) -> dict[str, np.ndarray]:
@@ -95,10 +98,10 @@ def ranks(name: str, replicates: int, seed: int = 1) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     out: dict[str, list[int]] = {}
     for _ in range(replicates):
-        truth, scores, *_ = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
+        drawn = simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
         holes = rng.random((N_FEATURES, N_SAMPLES)) < 0.1
         holes[0, 0], holes[0, 1:3], holes[1:3, 0] = True, False, False
-        samples, exposure = simulated(spec, truth, scores, holes, rng)
+        samples, truth, exposure = simulated(spec, drawn, holes, rng)
         chain = Chain(samples, spec, rng)
         if spec.likelihood != "gaussian":
             moves = tuple(move for move in chain.schedule.moves if move.name not in MEANS)
@@ -107,8 +110,8 @@ def ranks(name: str, replicates: int, seed: int = 1) -> dict[str, np.ndarray]:
         for sweep in range(TUNE + DRAWS * THIN):
             chain.sweep()
             if sweep >= TUNE and (sweep - TUNE) % THIN == THIN - 1:
-                draws.append(quantities(chain.state, samples.scores, samples.exposure))
-        for key, value in quantities(truth, scores, exposure).items():
+                draws.append(quantities(chain.state, samples, samples.exposure))
+        for key, value in quantities(truth.state, truth, exposure).items():
             series = np.array([d[key] for d in draws])
             if np.ptp(series) > 0 or key not in ("number of factors", "active loadings", "concentration", "outliers"):
                 rank = (series < value).sum() + rng.integers(0, (series == value).sum() + 1)
