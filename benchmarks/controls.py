@@ -151,10 +151,10 @@ def ceiling_under_tails(control: Control, sweeps: int = 600) -> np.ndarray:
     """``ceiling`` under t noise: Gibbs sampling of loadings, means and the entries' variances given the true scores."""
     rng, degrees, scores, truth = np.random.default_rng(0), control.degrees, control.scores, control.loadings
     loadings, logit = truth.copy(), np.log((truth != 0).mean() / (truth == 0).mean())
-    error, total = control.X.T - loadings @ scores.T, np.zeros(truth.shape)
+    error, mean, total = control.X.T - loadings @ scores.T, np.zeros(len(truth)), np.zeros(truth.shape)
     for sweep in range(sweeps):
         # Student's t: normals whose precisions are gammas of mean one
-        weight = rng.gamma((degrees + 1) / 2, 2 / (degrees + error**2))
+        weight = rng.gamma((degrees + 1) / 2, 2 / (degrees + (error - mean[:, None]) ** 2))
         power = weight.sum(axis=1)
         mean = (weight * error).sum(axis=1) / power + rng.standard_normal(len(error)) / np.sqrt(power)
         centred = error - mean[:, None]

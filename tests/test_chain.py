@@ -396,9 +396,23 @@ def test_a_checkpoint_of_an_earlier_version_is_refused(rng):
         chain.restore(snapshot)
     # one share of outliers for all samples
     snapshot = chain.snapshot()
-    snapshot["state"] = {**snapshot["state"], "outlier_share": np.ones(6) / 6}
+    former = dict.fromkeys(("outlier_share", "outlier_number"))
+    snapshot["state"] = {**snapshot["state"], **former, "outlier_share": np.ones(6) / 6}
     with pytest.raises(ValueError, match="earlier version of nsfa"):
         chain.restore(snapshot)
+
+
+def test_a_checkpoint_of_before_robust_noise_changed_goes_on(rng):
+    """Of other noise: fields that are gone were empty, and what warm-ups that end by themselves keep was not there."""
+    data = observe(tables(rng)["dense"])
+    chain, other = (chain_of(data, preset("nsfa"), chain_generator(seed, 0)) for seed in (0, 1))
+    chain.sweep()
+    snapshot = {name: value for name, value in chain.snapshot().items() if name not in ("warmed", "history")}
+    snapshot["state"] = {**snapshot["state"], "outlier_share": None, "outlier_number": None}
+    other.restore(copy.deepcopy(snapshot))
+    chain.sweep()
+    other.sweep()
+    assert np.array_equal(chain.state.loadings, other.state.loadings)
 
 
 @pytest.mark.parametrize("kind", ["dense", "missing", "sparse"])

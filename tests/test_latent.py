@@ -98,6 +98,13 @@ def test_scores_of_new_samples(fitted):
     assert some.shape == deviation.shape == (7, 3) and (deviation > 0).all()
 
 
+def test_blocks_of_new_samples_have_random_numbers_of_their_own(fitted, monkeypatch):
+    model, X, _, _ = fitted
+    monkeypatch.setattr("nsfa.posterior.project.BLOCK_ENTRIES", 7 * X.shape[1])
+    first, second = np.split(model.transform(np.tile(X[:7], (2, 1))), 2)
+    assert (first != second).any() and np.corrcoef(first.ravel(), second.ravel())[0, 1] > 0.9
+
+
 def test_what_has_no_closed_form_is_refused(fitted):
     with pytest.raises(ValueError, match="Densities of whole samples need Gaussian noise"):
         fitted[0].score(fitted[1])

@@ -150,6 +150,8 @@ class Chain:
         }
         scalars.update({accepted_share(name): a / max(n, 1) for name, (a, n) in self.reports.items()})
         share, clustered = self.samples.outlier_share, self.samples.cluster is not None
+        if self.warmed:
+            scalars["warm_up"] = self.warmed
         if share is not None:
             scalars["outliers"] = float(1.0 - share[:, 0].mean())
         drawn = record(self.state.on_host(), scalars, self.samples.scores if clustered else None)
@@ -186,7 +188,8 @@ class Chain:
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot, to the same bit as the chain it was taken of."""
-        if "samples" not in snapshot or "outlier_share" in snapshot["state"]:
+        # before, robust noise had one share of outliers for all samples
+        if "samples" not in snapshot or snapshot["state"].get("outlier_share") is not None:
             raise ValueError("The checkpoint is of an earlier version of nsfa, whose runs this one cannot go on with.")
         for name in _CARRIED:
             setattr(self, name, snapshot.get(name, getattr(self, name)))

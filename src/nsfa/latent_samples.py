@@ -16,8 +16,8 @@ from nsfa.columns import power_of
 from nsfa.data import Observed
 from nsfa.kernels import Hidden, Kernels
 from nsfa.kernels.streams import fresh_key
-from nsfa.model.priors import draw_shares, normal_log_density
-from nsfa.model.spec import ModelSpec, Priors
+from nsfa.model.priors import draw_shares, normal_log_density, outlier_scales
+from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples, abilities
 from nsfa.state import State
 
@@ -153,11 +153,6 @@ class RobustSamples(LatentSamples):
         """Go on from a snapshot."""
         self.outlier_share, self.outlier_number = snapshot["outlier_share"], snapshot["outlier_number"]
         super().restore(snapshot, state)
-
-
-def outlier_scales(priors: Priors) -> Floats:
-    """The scales of deviations (J + 1,), that of ordinary entries, zero, first."""
-    return np.array([0.0, *priors.outlier_scales])
 
 
 def drawn_in(data: Observed) -> Floats:

@@ -255,8 +255,9 @@ class State:
     @classmethod
     def from_snapshot(cls, snapshot: dict[str, Any]) -> State:
         """The state of a snapshot, its buffers as wide as they were."""
-        values = dict(snapshot)
-        widths = values.pop("widths")
+        widths, known = snapshot["widths"], {item.name for item in fields(cls)}
+        # former versions had others, of no use where they are empty
+        values = {name: value for name, value in snapshot.items() if name in known}
         values["buffers"] = {name: widened(used, widths[name]) for name, used in snapshot["buffers"].items()}
         return cls(**values)
 

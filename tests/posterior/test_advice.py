@@ -56,3 +56,11 @@ def test_more_draws_do_not_mend_what_is_not_finite():
     trace = np.random.default_rng(0).normal(size=(4, 500))
     trace[0, 0] = np.nan
     assert advise(diagnose({"K": trace}), Length(), 4, 500) is None
+
+
+def test_a_warm_up_cut_at_its_maximum_wants_a_longer_one_and_no_more_draws():
+    apart = diagnose({"K": np.repeat([[1.0], [5.0]], 50, axis=1) + np.random.default_rng(0).normal(size=(2, 50))})
+    length = Length(tune=100, draws=50, most=800)
+    assert advise(apart, length, 2, 50).again == {"draws": 1050}
+    cut = advise(apart, length, 2, 50, still_warming=True)
+    assert cut.again == {"tune": 1600} and cut.draws == 0 and "800 sweeps" in cut.why

@@ -38,7 +38,7 @@ def check_tasks(where: TaskOptions, jobs: int | None) -> None:
     """Raise ValueError about options that do not go together, of fits that may be tasks."""
     _check_scheduler(where)
     if where.dask and jobs is not None:
-        raise ValueError(f"--jobs is for processes of this machine. Got {jobs} with --dask; leave one of them out.")
+        raise ValueError(f"--jobs is for processes of this machine, and this run has --dask. Got {jobs}; leave it out.")
 
 
 def _check_scheduler(where: ClusterOptions) -> None:

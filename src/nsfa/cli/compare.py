@@ -28,7 +28,7 @@ from nsfa.cli.options import (
 )
 from nsfa.cli.output import COMPARISON, FITS, check_free, claim, files, half_compared, held, write_csv, write_figures
 from nsfa.cli.run import resume_words
-from nsfa.cli.settings import Sections, command_line, read_config, section, write_config
+from nsfa.cli.settings import Sections, change_config, command_line, read_config, section, write_config
 from nsfa.cli.words import note, say, say_json
 from nsfa.cli.words import out as console
 from nsfa.model.presets import PRESETS
@@ -106,6 +106,8 @@ def run_comparison(
             options = [word for key, value in how.items() for word in (f"--{key}", str(value))]
             write_config(out, f"{command} {shlex.join(options)}", {**sections, "cluster": section(where)})
         with cluster.connection(where):
+            if goes_on and where.dask:
+                change_config(out, {"cluster": section(where)})
             frame = fit_all(out, read, estimators, how, sampling, run.quiet, cluster.jobs_of(where, run.jobs))
     total = len(estimators) * how["splits"]
     if len(frame) == total:

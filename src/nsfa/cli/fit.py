@@ -182,6 +182,7 @@ def check_memory(
         together * memory.estimate(
             shape, chains=sampling.chains, draws=draws, processes=processes, model=model.model,
             n_components=model.n_components, single=single, stored=stored,
+            latent=model.noise == "robust" or model.likelihood != "gaussian",
         )
     )  # fmt: skip
 

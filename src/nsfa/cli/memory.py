@@ -12,6 +12,8 @@ GB = 1e9
 _PROCESS = 0.2e9
 # active share of the loadings of sparse models; real tables have less
 _DENSITY = 0.3
+# bytes per sample and draw that outliers' shares take
+_PER_SAMPLE = 24
 
 
 def guess_factors(n_samples: int, n_features: int, n_components: int | None) -> int:
@@ -19,13 +21,19 @@ def guess_factors(n_samples: int, n_features: int, n_components: int | None) -> 
     return n_components or min(n_samples, n_features, 10 + round(4 * sqrt(n_samples)))
 
 
-def guess_draw_bytes(n_features: int, n_factors: int, model: str = "nsfa", n_samples: int = 0) -> float:
-    """Bytes of one kept draw: a bit per loading, the active ones, and a noise precision per feature."""
+def guess_draw_bytes(
+    n_features: int, n_factors: int, model: str = "nsfa", n_samples: int = 0, latent: bool = False
+) -> float:
+    """Bytes of one kept draw: a bit per loading, the active ones, and a noise precision per feature.
+
+    Clustered scores are kept, too, and where values are drawn (``latent``) scores and what else samples have.
+    """
     from nsfa.draw import HUGE, LARGE
 
     active = n_features * n_factors * (1.0 if PRESETS[model].pattern == "dense" else _DENSITY)
     each = 4 if active <= LARGE else 2 if active <= HUGE else 1
-    scores = 4 * n_samples * n_factors if PRESETS[model].scores == "dirichlet" else 0
+    scores = 4 * n_samples * n_factors if latent or PRESETS[model].scores == "dirichlet" else 0
+    scores += _PER_SAMPLE * n_samples if latent else 0
     return n_features * n_factors / 8 + active * each + 8 * n_features + scores
 
 
@@ -45,6 +53,7 @@ def estimate(
     n_components: int | None,
     single: bool = False,
     stored: int | None = None,
+    latent: bool = False,
 ) -> float:
     """Bytes a run needs at its height, for a table of ``shape`` (samples, features).
 
@@ -60,7 +69,7 @@ def estimate(
     # precision; loadings and scores in several forms
     by_row = stored is None and (n_features < PARALLEL_FROM or n_samples * n_features <= SMALL)
     working = table + 2 * given * by_row + 8.0 * n_factors * 6 * (n_features + n_samples)
-    kept = chains * draws * guess_draw_bytes(n_features, n_factors, model, n_samples)
+    kept = chains * draws * guess_draw_bytes(n_features, n_factors, model, n_samples, latent)
     # the summary walks over the draws with a handful of dense (D, K) tables and a sample of draws for intervals
     summary = 8.0 * n_features * n_factors * 10 + min(200e6, 8.0 * n_features * n_factors * chains * draws)
     return _PROCESS * (processes + 1) + given + table + max(processes * working + kept, kept + summary)

@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln, digamma, gammaln
 
-from nsfa.arrays import Bools, Ints
-from nsfa.model.spec import Gamma, ModelSpec
+from nsfa.arrays import Bools, Floats, Ints
+from nsfa.model.spec import Gamma, ModelSpec, Priors
 
 Generator = np.random.Generator
 LOG_2PI = float(np.log(2 * np.pi))
 _TINY = float(np.finfo(float).tiny)
+
+
+def outlier_scales(priors: Priors) -> Floats:
+    """The scales of outliers' deviations (J + 1,), that of ordinary entries, zero, first."""
+    return np.array([0.0, *priors.outlier_scales])
 
 
 def gamma_log_density(x: Any, shape: Any, rate: Any) -> Any:

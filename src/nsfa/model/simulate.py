@@ -8,7 +8,7 @@ import numpy as np
 
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.model import priors
-from nsfa.model.priors import draw_gamma, draw_shares, draw_value
+from nsfa.model.priors import draw_gamma, draw_shares, draw_value, outlier_scales
 from nsfa.model.spec import ModelSpec
 from nsfa.model.start import no_outliers
 from nsfa.state import State
@@ -105,7 +105,7 @@ def simulate_outliers(
     ``share`` (N, J + 1) are the samples' shares of ordinary entries and of outliers of each scale. Also returns how
     many there are of each (N, J + 1).
     """
-    scales = np.array([0.0, *spec.priors.outlier_scales])
+    scales = outlier_scales(spec.priors)
     kind = np.array([rng.choice(len(scales), size=len(seen), p=own) for own in share]).T
     deviation = np.sqrt(scales[kind] / state.noise_precision[:, None]) * rng.standard_normal(seen.shape)
     own = (kind > 0) & seen

@@ -175,8 +175,11 @@ def _trouble(table: tuple[Diagnostic, ...], words: dict[str, str]) -> tuple[str,
     return words.get(found[0].quantity, found[0].quantity), *found[1:]
 
 
-def advise(found: Diagnostics, length: Length, n_chains: int, made: int) -> Advice | None:
-    """What to run after chains of ``made`` draws each; None if all is well, or if no more draws would help."""
+def advise(found: Diagnostics, length: Length, n_chains: int, made: int, still_warming: bool = False) -> Advice | None:
+    """What to run after chains of ``made`` draws each; None if all is well, or if no more draws would help.
+
+    ``still_warming`` says that the warm-up of some chain, which would have ended by itself, was cut at its maximum.
+    """
     if length.preview:
         why = (
             "Strong factors and predictions are near those of a full fit; the number of factors, weak factors and "
@@ -189,6 +192,9 @@ def advise(found: Diagnostics, length: Length, n_chains: int, made: int) -> Advi
         return None
     if made < TOO_FEW_DRAWS or max(d.rhat for d in found.table) > RHAT_LIMIT:
         more = max(LEAST_MORE, 2 * made)
+        if still_warming:
+            why = f"Some chain still moved on after {length.most:,} sweeps of warm-up; more draws do not mend that."
+            return Advice("Warm up longer", 0, {"tune": 2 * length.most}, why)
         again = {"draws": made + more}
         if not length.most:
             again = {"tune": 2 * max(length.tune, 100), **again}

@@ -12,8 +12,8 @@ from nsfa.arrays import Floats
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels
-from nsfa.latent_samples import LatentSamples, outlier_scales, samples_of
-from nsfa.model.priors import normal_log_density
+from nsfa.latent_samples import LatentSamples, samples_of
+from nsfa.model.priors import normal_log_density, outlier_scales
 from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples
 from nsfa.state import State
@@ -38,7 +38,8 @@ class Tables(NamedTuple):
     """A table as each draw sees it: as it is, or with the Gaussian values drawn that it only hints at.
 
     ``fitted`` says that it is the one of the fit, whose samples have scores in the draws; others begin with values as
-    a chain does, and ``ROUNDS`` times their scores and values are drawn by turns. ``backend`` is where the chains were.
+    a chain does, and ``ROUNDS`` times their scores and values are drawn by turns. ``backend`` is where the chains were,
+    ``first`` the number of the first sample.
     """
 
     data: Observed
@@ -46,13 +47,14 @@ class Tables(NamedTuple):
     kernels: Kernels
     fitted: bool
     backend: str = "cpu"
+    first: int = 0
 
     def under(self, draw: Draw, number: int) -> Seen:
         """The Gaussian table under a draw, whose ``number`` keys the random numbers. Cost O(D N K)."""
         if not self.spec.latent:
             return Seen(self.data)
-        rng = np.random.default_rng([number, 22])
-        samples, state = samples_of(self.data, self.spec, self.kernels), state_of(draw)
+        rng = np.random.default_rng([number, 22, self.first])
+        samples, state = samples_of(self.data, self.spec, self.kernels, self.first), state_of(draw)
         if isinstance(samples, LatentSamples):
             # the noise is the draw's, as is all else that is not the samples' own
             samples.hold()

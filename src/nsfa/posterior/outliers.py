@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nsfa.arrays import Floats
-from nsfa.latent_samples import outlier_scales
+from nsfa.model.priors import outlier_scales
 from nsfa.posterior.align import evenly
 
 if TYPE_CHECKING:
