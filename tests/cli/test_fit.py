@@ -140,6 +140,22 @@ def test_a_gene_set_that_does_not_stand_out_is_no_best_one(tmp_path):
         assert set(best[column].dropna().index) == set(standing)
 
 
+def test_a_warm_up_that_ends_by_itself_is_kept_as_such(table, tmp_path):
+    """The command in config.toml repeats the run, also after it was resumed."""
+    out = tmp_path / "out"
+    given = ["--chains", "1", "--draws", "4", "--thin", "1", "--no-report", "--quiet"]
+    run("fit", table, "-o", out, "--tune", "auto", *given)
+    run("resume", out, "--draws", "2", "--quiet")
+    config = tomllib.loads((out / "config.toml").read_text())
+    assert config["sampling"]["tune"] == "auto" and "most" not in str(config)
+    repeat = shlex.split(config["command"])[1:]
+    repeat[repeat.index(str(out))] = tmp_path / "again"
+    run(*repeat, "--quiet")
+    assert (tmp_path / "again" / "loadings.csv").read_bytes() == (out / "loadings.csv").read_bytes()
+    said = run("fit", table, "-o", tmp_path / "x", "--tune", "banana", code=1)
+    assert "must be an int >= 0, or auto. Got 'banana'." in said.stderr
+
+
 def test_the_verdict_decides_the_exit_code_only_when_asked(table, tmp_path):
     result = run("fit", table, "-o", tmp_path / "out", *TINY, "--no-report", "--require-convergence", code=2)
     assert f"nsfa resume {tmp_path / 'out'} --draws" in result.stdout

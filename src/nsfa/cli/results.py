@@ -204,6 +204,7 @@ def summary(posterior: Posterior) -> dict[str, Any]:
         "n_shared_posterior": _shares(posterior.n_shared),
         "n_outlying": int((consensus.two_samples > OUTLYING).sum()),
         "share_of_outliers": float(posterior.trace("outliers").mean()) if posterior.spec.noise == "robust" else None,
+        "likelihood": posterior.spec.likelihood,
         "n_components": consensus.n_factors,
         "n_components_posterior": _shares(posterior.n_factors),
         "converged": diagnostics.converged,

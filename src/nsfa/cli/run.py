@@ -145,7 +145,12 @@ def tell(out: Path, found: dict[str, Any]) -> None:
     say(found["verdict"], style="green" if found["converged"] and found["chains"] > 1 else "yellow")
     if found["n_outlying"]:
         which = "factor rests" if found["n_outlying"] == 1 else "factors rest"
-        say(f"{found['n_outlying']} {which} on one or two samples: see two_samples in factors.csv.", style="yellow")
+        robust = found["share_of_outliers"] is not None or found["likelihood"] != "gaussian"
+        cure = "" if robust else " If outliers make them, --noise robust takes these as they are."
+        say(
+            f"{found['n_outlying']} {which} on one or two samples: see two_samples in factors.csv.{cure}",
+            style="yellow",
+        )
     if found["advice"] is not None:
         from nsfa.posterior.advice import Advice
 

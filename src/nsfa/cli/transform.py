@@ -47,7 +47,8 @@ def transform(
         what = "a directory" if output.is_dir() else "one that is there"
         advice = "name a file in it" if output.is_dir() else "choose another name, or replace it with --force"
         raise ValueError(f"The output must be a new file. Got {output}, {what}; {advice}.")
-    read = read_input(table, reading, talk.quiet)
+    likelihood = read_config(results).get("model", {}).get("likelihood", "gaussian")
+    read = read_input(table, reading, talk.quiet, likelihood)
     if not talk.quiet:
         _compare_units(results, reading)
     with quiet_library(talk.quiet):

@@ -99,8 +99,12 @@ class Posterior(OwnAnswers):
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """The settings of the length as they were, also where the table's size decided; a preview's are not its own."""
-        return {} if self.length.preview else asdict(self.length)
+        """The settings of the length, also where the table's size decided; a preview's are not its own."""
+        if self.length.preview:
+            return {}
+        given = asdict(self.length)
+        # a warm-up that ended by itself has the usual one, and its maximum, from the table's size
+        return {**given, "tune": "auto"} if given.pop("most") else given
 
     @property
     def n_factors(self) -> Ints:
