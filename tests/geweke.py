@@ -93,7 +93,9 @@ def statistics(state, samples, spec) -> dict[str, float]:
             out[f"outliers {j}"], out[f"share 2 {j}"] = number[:, j].sum(), (share[:, j] ** 2).sum()
         # a sample's shares and its own entries, and those of others
         out["outliers apart"], out["outliers and shares"] = (number**2).sum(), (number * share).sum()
-        out["log share parameters"] = np.log(state.outlier_concentration.sum())
+        whole = state.outlier_concentration.sum()
+        out["log share parameters"] = np.log(whole)
+        out["shares about what they share"] = whole * ((share - state.outlier_concentration / whole) ** 2).sum()
         out["deviations"] = np.log1p(state.noise_precision @ state.outlier_weight[1])
         number, power = state.outlier_weight[0], state.noise_precision * state.outlier_weight[1]
         out["deviations of one"] = np.tanh(power[1])
