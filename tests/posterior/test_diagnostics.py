@@ -117,3 +117,13 @@ def test_moves_of_a_fit_come_with_their_acceptance():
     assert moves["loadings"].accepted is None and moves["doublet"].when == "every fifth sweep"
     dense = {move.name: move.when for move in FA(2, chains=1, tune=5, draws=5).fit(X).posterior_.diagnostics().moves}
     assert dense["tilt"] == "not used, the pattern is dense" and "births" not in dense
+
+
+def test_rounding_does_not_decide_between_the_two_values_next_to_the_median():
+    """Their distances from it are the same but for rounding, and so must their ranks be."""
+    for seed in range(20):
+        # chains that differ in spread, which distances show
+        trace = np.array([[1.0], [3.0]]) * np.random.default_rng(seed).normal(size=(2, 20))
+        low = np.sort(trace.ravel())[19]
+        found = [split_rhat(np.where(trace == low, low * (1 + 1e-14 * step), trace)) for step in range(-3, 4)]
+        np.testing.assert_allclose(found, found[3], rtol=1e-9)

@@ -26,6 +26,8 @@ TOO_FEW_DRAWS = 4
 # Chains that disagree get so many more draws at least; rough averages at most so many times the draws they have.
 LEAST_MORE = 1000
 MOST_TIMES = 20
+# Distances are told apart to one part in so many.
+_TIES = 1e9
 PREVIEW = "Preview: too short to tell whether the chains agree; a full fit does."
 
 
@@ -210,6 +212,8 @@ def split_rhat(trace: Floats) -> float:
     if _constant(halves):
         return 1.0
     folded = np.abs(halves - np.median(halves))
+    # the two values next to the median are equally far from it, whatever the rounding says: ranks must be, too
+    folded = np.rint(folded * (_TIES / max(folded.max(), np.finfo(float).tiny)))
     # of two values, each in half of the draws, all distances are the same
     parts = [halves] if _constant(folded) else [halves, folded]
     return max(_rhat(_rank_normalise(part)) for part in parts)
