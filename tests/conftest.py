@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +40,18 @@ def either_size(request, monkeypatch) -> None:
     if request.param == "large":
         for name, size in THRESHOLDS.items():
             monkeypatch.setattr(name, size)
+
+
+@pytest.fixture(autouse=True)
+def seeds_that_come_again(request, monkeypatch) -> None:
+    """Fits without a seed of their own draw the same in every run of a test, and differ within it."""
+    test, calls = zlib.crc32(request.node.nodeid.encode()), itertools.count()
+
+    def seed() -> int:
+        return int(np.random.SeedSequence([test, next(calls)]).generate_state(1)[0])
+
+    monkeypatch.setattr("nsfa.runner.fresh_seed", seed)
+    monkeypatch.setattr("nsfa.estimators.fresh_seed", seed)
 
 
 @pytest.fixture(scope="session")

@@ -427,7 +427,7 @@ def test_sparse_values_are_never_made_dense(monkeypatch):
         for kind in (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix):
             monkeypatch.setattr(kind, name, refuse)
     adata = anndata.AnnData(values)
-    model = tl.nsfa(adata, model="sfa", n_components=2, chains=1, tune=1, draws=2, dtype="float32", return_model=True)
+    model = tl.nsfa(adata, model="fa", n_components=2, chains=1, tune=1, draws=1, dtype="float32", return_model=True)
     assert model.posterior_.data.values.dtype == np.float32
     assert adata.obsm["X_nsfa"].shape[0] == n_cells
     tl.transform(adata, model, key_added="again")
