@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 
 from nsfa import schedule
@@ -177,9 +179,21 @@ CHAIN_LENGTH = 100
 RUNAWAY = 150  # factors: a chain that gets here is caught
 
 
-def run(
+def run(name: str, sweeps: int, **settings) -> Result:
+    """z scores of every statistic for one model; the settings are those of ``stages``."""
+    return next(stages(name, sweeps, (1.0,), **settings))
+
+
+def caught(name: str, sweeps: int, bounds: dict[float, float], **settings) -> Result | None:
+    """A result that passes the bound for its part of the sweeps, part -> bound; None if there is none."""
+    results = stages(name, sweeps, tuple(bounds), **settings)
+    return next((one for one, bound in zip(results, bounds.values(), strict=True) if one.worst > bound), None)
+
+
+def stages(
     name: str,
     sweeps: int,
+    parts: tuple[float, ...],
     missing=True,
     seed: int = SEED,
     without=(),
@@ -188,9 +202,10 @@ def run(
     sparse=False,
     kind=None,
     **changes,
-) -> Result:
-    """z scores of every statistic for one model; ``changes`` go to the specification, moves named ``without`` are left out.
+) -> Iterator[Result]:
+    """Results after each of the ``parts`` of all sweeps.
 
+    ``changes`` go to the specification, moves named ``without`` are left out.
     Data come anew after ``repeat`` sweeps: intercepts, which are drawn last, act on the next one. ``known`` (D, K₀) is
     added to the prior log odds of the first factors. ``sparse``: the table is, and nothing is missing.
     ``kind`` makes samples of a complete table that keep no scores (``Given``).
@@ -200,7 +215,7 @@ def run(
         changes.setdefault("n_components", 3)
     spec = preset(name, **changes)
     rng = np.random.default_rng(seed)
-    drawn = [simulate_state(spec, N_FEATURES, N_SAMPLES, rng) for _ in range(2 * sweeps)]
+    drawn = [simulate_state(spec, N_FEATURES, N_SAMPLES, rng) for _ in range(sweeps)]
     weight, holes = np.ones(len(drawn)), mask(missing and not sparse and kind is None)
     if spec.noise == "robust":
         drawn = [
@@ -209,26 +224,28 @@ def run(
         ]
     if known is not None:
         drawn, weight = _tilted(drawn, known, spec, rng)
-    prior = [statistics(one.state, one, spec) for one in drawn]
-    rng = np.random.default_rng([seed, 1])
+    prior = pd.DataFrame([statistics(one.state, one, spec) for one in drawn])
+    rng, chains = np.random.default_rng([seed, 1]), []
 
     def start():
         if known is None:
             return simulate_state(spec, N_FEATURES, N_SAMPLES, rng)
         return copy.deepcopy(drawn[rng.choice(len(drawn), p=weight / weight.sum())])
 
-    chains = [
-        _successive(spec, holes, start(), rng, without, repeat, sparse, kind) for _ in range(sweeps // CHAIN_LENGTH)
-    ]
-    names = list(prior[0])
-    a = np.array([[row[n] for n in names] for row in prior])
-    b = np.array([[np.mean([row[n] for row in chain]) for n in names] for chain in chains])
-    moving = a.std(axis=0) > 1e-12
-    a, b = a[:, moving], b[:, moving]
+    for part in parts:
+        while len(chains) < round(part * sweeps / CHAIN_LENGTH):
+            chain = _successive(spec, holes, start(), rng, without, repeat, sparse, kind)
+            chains.append(pd.DataFrame(chain).mean(skipna=False))
+        yield _compared(prior, weight, pd.DataFrame(chains))
+
+
+def _compared(prior: pd.DataFrame, weight: np.ndarray, chains: pd.DataFrame) -> Result:
+    """Weighted draws of the prior with means of chains."""
+    prior = prior.loc[:, prior.std() > 1e-12]
+    a, b = prior.to_numpy(), chains[prior.columns].to_numpy()
     mean = np.average(a, axis=0, weights=weight)
     variance = ((weight[:, None] * (a - mean)) ** 2).sum(axis=0) / weight.sum() ** 2 + b.var(axis=0, ddof=1) / len(b)
-    z = (b.mean(axis=0) - mean) / np.sqrt(variance)
-    return Result([n for n, m in zip(names, moving, strict=True) if m], z)
+    return Result(list(prior.columns), (b.mean(axis=0) - mean) / np.sqrt(variance))
 
 
 def _tilted(drawn, known, spec, rng):

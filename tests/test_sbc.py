@@ -1,13 +1,16 @@
 """Simulation-based calibration (Talts et al. 2018): ranks of true values among posterior draws must be uniform.
 
-Long; run with ``-m slow``. ``python tests/test_sbc.py`` redraws the figure in docs/.
+Long; run with ``-m slow``. ``python tests/test_sbc.py [REPLICATES [FIGURE ...]]`` prints p-values and redraws the
+figures in docs/.
 """
 
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 
 import numpy as np
 import pytest
@@ -42,6 +45,7 @@ MODELS = {
     "counts": ("nsfa", {"likelihood": "counts"}),
     "binary": ("nsfa", {"likelihood": "binary"}),
 }
+FIGURES = {"calibration.png": ("nsfa", "sfa", "fa", "bfrm"), "calibration-values.png": ("robust", "counts", "binary")}
 # What counts' log rates, and the values behind zeros and ones, are raised by; exposures differ from theirs by SPREAD.
 LEVEL, EXPOSURE, SPREAD = np.linspace(-1.0, 1.5, N_FEATURES), np.linspace(-0.5, 0.5, N_SAMPLES), 0.6
 # Where values are seen through counts or signs, a flat prior of the means is no distribution to draw a truth from.
@@ -133,32 +137,33 @@ def test_ranks_are_uniform(name):
     assert min(worst.values()) > 1e-3 / len(worst), worst
 
 
-def figure(path: Path, replicates: int) -> None:
-    """Rank histograms of all models with the band that uniform ranks stay in."""
+def figure(path: Path, names: tuple[str, ...], replicates: int) -> None:
+    """Rank histograms of some models with the band that uniform ranks stay in."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    results = {name: ranks(name, replicates) for name in MODELS}
-    keys = list(quantities_names(results))
-    fig, axes = plt.subplots(len(MODELS), len(keys), figsize=(2.1 * len(keys), 1.7 * len(MODELS)), sharey=True)
+    with ProcessPoolExecutor() as pool:
+        results = dict(zip(names, pool.map(ranks, names, [replicates] * len(names)), strict=True))
+    for name, result in results.items():
+        print(name, {key: round(p_value(rank), 4) for key, rank in result.items()}, flush=True)  # noqa: T201
+    keys = list({key: None for result in results.values() for key in result})
+    fig, axes = plt.subplots(len(names), len(keys), figsize=(2.1 * len(keys), 1.7 * len(names)), sharey=True)
     low, high = stats.binom(replicates, 1 / 16).ppf([0.005, 0.995])
     for i, (row, (name, result)) in enumerate(zip(axes, results.items(), strict=True)):
         for ax, key in zip(row, keys, strict=True):
             ax.set(xticks=[], yticks=[])
             if i == 0:
-                ax.set_title(key, fontsize=9)
+                ax.set_title("\n".join(wrap(key, 22)), fontsize=9)
             if key not in result:
-                ax.text(
-                    0.5, 0.5, "not drawn", ha="center", va="center", fontsize=8, color="0.5", transform=ax.transAxes
-                )
+                text = {"ha": "center", "va": "center", "fontsize": 8, "color": "0.5"}
+                ax.text(0.5, 0.5, "not drawn", transform=ax.transAxes, **text)
                 continue
             ax.axhspan(low, high, color="0.88")
-            ax.bar(
-                np.arange(16), np.bincount(result[key] * 16 // (DRAWS + 1), minlength=16), width=0.9, color="#0072B2"
-            )
-        row[0].set_ylabel(name.upper(), fontsize=10)
+            counts = np.bincount(result[key] * 16 // (DRAWS + 1), minlength=16)
+            ax.bar(np.arange(16), counts, width=0.9, color="#0072B2")
+        row[0].set_ylabel(name if name in ("robust", "counts", "binary") else name.upper(), fontsize=10)
     fig.suptitle(
         f"Ranks of true values among {DRAWS} posterior draws, {replicates} data sets each; grey: 99 % band", fontsize=10
     )
@@ -166,12 +171,8 @@ def figure(path: Path, replicates: int) -> None:
     fig.savefig(path, dpi=110)
 
 
-def quantities_names(results) -> dict[str, None]:
-    return {key: None for result in results.values() for key in result}
-
-
 if __name__ == "__main__":
-    figure(
-        Path(__file__).parent.parent / "docs" / "figures" / "calibration.png",
-        int(sys.argv[1]) if len(sys.argv) > 1 else REPLICATES,
-    )
+    wanted = sys.argv[2:] or FIGURES
+    for file in wanted:
+        folder = Path(__file__).parent.parent / "docs" / "figures"
+        figure(folder / file, FIGURES[file], int(sys.argv[1]) if len(sys.argv) > 1 else REPLICATES)

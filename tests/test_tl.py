@@ -414,9 +414,9 @@ def test_values_of_backed_objects_are_read_as_they_are(kind, table, tmp_path):
 
 
 def test_sparse_values_are_never_made_dense(monkeypatch):
-    """As many entries as would fill 40 GB."""
+    """As many entries as would fill 16 GB."""
     rng = np.random.default_rng(0)
-    n_cells, n_genes, row = 500_000, 10_000, np.repeat(np.arange(500_000), 2)
+    n_cells, n_genes, row = 200_000, 10_000, np.repeat(np.arange(200_000), 2)
     column = np.where(rng.random(len(row)) < 0.7, rng.integers(0, 20, len(row)), rng.integers(0, n_genes, len(row)))
     values = sp.csr_matrix((rng.gamma(2.0, 1.0, len(row)), (row, column)), shape=(n_cells, n_genes), dtype=np.float32)
 

@@ -131,6 +131,11 @@ class Observed:
         """Missing entries as the ones of a sparse array (D, N), for sums that leave them out; None where none is."""
         return None if self.missing is None else sp.csr_array(self.missing.astype(np.float64))
 
+    @cached_property
+    def absent_of_samples(self) -> Any:
+        """``absent``, transposed, on the same memory."""
+        return None if self.absent is None else self.absent.T
+
     def to_user(self, values: Floats, power: int = 1) -> Floats:
         """Per modelled feature (D, ...) to per feature of the table (n_features, ...), in its units to the ``power``.
 

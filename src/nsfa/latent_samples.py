@@ -193,7 +193,7 @@ class CountSamples(LatentSamples):
         if holes is not None:
             if state.intercept is not None:
                 holes.data += np.repeat(state.intercept, np.diff(holes.indptr))
-            error, weight = error + holes.T @ tau, weight - self.data.absent.T @ tau
+            error, weight = error + holes.T @ tau, weight - self.data.absent_of_samples @ tau
         before, prior = np.asarray(self.data.exposure), self.data.exposure_spread**-2
         precision = weight + prior
         mean = (error + weight * self.exposure + prior * before) / precision

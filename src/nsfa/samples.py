@@ -328,7 +328,7 @@ class Samples:
         total = weight.sum(axis=0)[None, :]
         if self.data.absent is None:
             return np.asarray(self.n_samples * np.log1p(np.maximum(total, 0.0)).sum(axis=0))
-        return np.asarray(np.log1p(np.maximum(total - self.data.absent.T @ weight, 0.0)).sum(axis=0))
+        return np.asarray(np.log1p(np.maximum(total - self.data.absent_of_samples @ weight, 0.0)).sum(axis=0))
 
     def add_directions(self, state: State, most: int, beyond: float, rng: Generator) -> Floats | None:
         """Add scores in the directions in which samples differ by more than noise does; returns loadings (D, new).
@@ -434,5 +434,5 @@ def project(
         weighted = (intercept * noise_precision)[:, None] * loadings
         projection -= weighted.sum(axis=0)
         if data.absent is not None:
-            projection += data.absent.T @ weighted
+            projection += data.absent_of_samples @ weighted
     return Projection(projection, information, loadings, noise_precision, data.pattern, data.pattern_holes)

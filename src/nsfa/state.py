@@ -116,8 +116,8 @@ class State:
     @property
     def loading_squares(self) -> Floats:
         """Σ_d g_dk² of every factor (K,), in units of the features' noise where slabs are relative."""
-        unit = self.noise_precision if self.relative else np.ones(len(self.loadings))
-        out: Floats = np.einsum("dk,dk,d->k", self.loadings, self.loadings, unit, optimize=True)
+        square = self.loadings**2
+        out: Floats = self.noise_precision @ square if self.relative else square.sum(axis=0)
         return out
 
     @property
