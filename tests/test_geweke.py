@@ -10,7 +10,7 @@ import pytest
 import geweke
 from nsfa.moves import tilt
 
-SWEEPS = 5_000
+SWEEPS = 4_000
 BOUND = 4.0
 
 ALONE = ("update_buffet_collapsed", "update_noise_diagonal", "update_births")
