@@ -191,6 +191,26 @@ def test_samples_have_shares_of_outliers_of_their_own():
         NSFA(**SHORT).fit(X).posterior_.outlier_shares()
 
 
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_draw_keeps_what_is_the_samples_own(kind):
+    X = simulate(kind, n_samples=12, n_features=6)[0]
+    spec = preset("nsfa", **SETTINGS[kind])
+    data = observe(X) if kind == "robust" else observe_discrete(X, kind)
+    samples = samples_of(data, spec, get_kernels())
+    chain = Chain(samples, spec, chain_generator(0, 0), start=2)
+    draw = chain.draw(chain.sweep(), 0.0)
+    assert draw.scores is None and draw.drawn_scores.dtype == np.float32
+    np.testing.assert_allclose(draw.drawn_scores, samples.scores, rtol=1e-6)
+    assert (draw.outlier_share is not None) == ("outliers" in draw.scalars) == (kind == "robust")
+    assert (draw.exposure is not None) == (kind == "counts")
+    if kind == "robust":
+        # a share that rounds to zero in single precision would have no logarithm
+        samples.outlier_share[0] = [1.0, *[0.0] * (samples.outlier_share.shape[1] - 1)]
+        numbers, columns = samples.recorded()
+        assert (columns["outlier_share"] > 0).all()
+        assert numbers["outliers"] == 1.0 - samples.outlier_share[:, 0].mean()
+
+
 def test_outliers_in_the_log_joint(rng):
     """One entry that becomes an outlier changes the log joint by its odds, its sample's shares integrated out."""
     X = simulate("robust", n_samples=12, n_features=6)[0]

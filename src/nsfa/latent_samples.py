@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from nsfa.arrays import Floats
@@ -145,6 +146,14 @@ class RobustSamples(LatentSamples):
         state.outlier_concentration = concentration
         self.outlier_share = draw_shares(rng, concentration + drawn[0])
 
+    def recorded(self) -> tuple[dict[str, float], dict[str, NDArray[np.float32]]]:
+        """As others, the samples' shares, and the share of outliers in all."""
+        numbers, columns = super().recorded()
+        # none is zero, in single precision either
+        shares = np.maximum(self.outlier_share, np.finfo(np.float32).tiny).astype(np.float32)
+        outliers = float(1.0 - self.outlier_share[:, 0].mean())
+        return {**numbers, "outliers": outliers}, {**columns, "outlier_share": shares}
+
     def snapshot(self) -> dict[str, Any]:
         """What the next sweeps depend on."""
         return {**super().snapshot(), "outlier_share": self.outlier_share, "outlier_number": self.outlier_number}
@@ -212,6 +221,11 @@ class CountSamples(LatentSamples):
             return counts
         error = self.exposure - np.asarray(self.data.exposure)
         return counts + float(normal_log_density(error, self.data.exposure_spread**-2).sum())
+
+    def recorded(self) -> tuple[dict[str, float], dict[str, NDArray[np.float32]]]:
+        """As others, and the exposures."""
+        numbers, columns = super().recorded()
+        return numbers, {**columns, "exposure": self.exposure.astype(np.float32)}
 
     def snapshot(self) -> dict[str, Any]:
         """What the next sweeps depend on."""

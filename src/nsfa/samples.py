@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from nsfa.arrays import Floats, Ints
 from nsfa.data import Observed
@@ -365,6 +366,14 @@ class Samples:
         self._append(before @ axes * np.sqrt(self.n_samples))
         out: Floats = product @ axes / np.sqrt(self.n_samples)
         return out
+
+    def recorded(self) -> tuple[dict[str, float], dict[str, NDArray[np.float32]]]:
+        """What a draw keeps of these samples: plain numbers, and arrays with a sample axis by their names in ``Draw``.
+
+        Scores only where they cannot be integrated out, or where values were drawn with them.
+        """
+        kept = {"scores": self.cluster is not None, "drawn_scores": "latent" in self.can}
+        return {}, {name: self.scores.astype(np.float32) for name, there in kept.items() if there}
 
     def snapshot(self) -> dict[str, Any]:
         """What the next sweeps depend on; S and T are those of the scores at the end of a sweep."""
