@@ -1,6 +1,7 @@
 """Tables that only hint at their Gaussian values: outliers, counts, zeros and ones, from the fit to the answers."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy import integrate, stats
@@ -15,6 +16,7 @@ from nsfa.metrics import match_factors
 from nsfa.model import Priors, preset
 from nsfa.model.joint import log_joint
 from nsfa.posterior.latent import poisson_normal_log_mass
+from nsfa.report import write_report
 
 SETTINGS = {
     "robust": {"noise": "robust"},
@@ -179,6 +181,8 @@ def test_samples_have_shares_of_outliers_of_their_own():
     share = posterior.outlier_shares()
     assert share.shape == (40,)
     assert share[bad].min() > 0.12 > np.quantile(share[~bad], 0.9)
+    poor = posterior.poor_samples()
+    assert set(poor) == set(np.flatnonzero(bad)) and (np.diff(share[poor]) <= 0).all()
     # hidden entries have their own samples' shares, those of new samples too
     both = [hidden & rows[:, None] for rows in (bad, ~bad)]
     found = [posterior.log_predictive_density(np.full_like(X, 6.0), where).mean() for where in both]
@@ -189,6 +193,33 @@ def test_samples_have_shares_of_outliers_of_their_own():
     assert width[0] > 1.5 * width[1]
     with pytest.raises(ValueError, match="noise='robust'"):
         NSFA(**SHORT).fit(X).posterior_.outlier_shares()
+
+
+def test_samples_are_called_by_their_names(tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((40, 20))
+    X[4] *= np.where(rng.random(20) < 0.5, 15.0, 1.0)
+    frame = pd.DataFrame(X, index=[f"patient {n}" for n in range(40)])
+    with pytest.warns():
+        posterior = NSFA(**SHORT, noise="robust").fit(frame, store=tmp_path / "run").posterior_
+    for each in (posterior, nsfa.load(tmp_path / "run")):
+        table, share = each.outliers(), each.outlier_shares()
+        assert list(table["sample_name"]) == [f"patient {n}" for n in table["sample"]] and len(table)
+        assert share.idxmax() == "patient 4" and share.index.name == "sample"
+        assert [frame.index[n] for n in each.poor_samples()] == ["patient 4"]
+    write_report(tmp_path / "report.html", posterior)
+    page = (tmp_path / "report.html").read_text()
+    assert "One sample clearly has more of them than the usual" in page and "badly: patient 4 (" in page
+    # numbered rows have no names, those of other tables neither
+    assert posterior.data.like(X).sample_names is None
+    assert observe(pd.DataFrame(X)).sample_names is None
+    assert observe_discrete(pd.DataFrame(1.0 * (X > 0), index=frame.index), "binary").sample_names[3] == "patient 3"
+    # of samples that are alike none is named
+    with pytest.warns():
+        alike = NSFA(**SHORT, noise="robust").fit(rng.standard_t(3, (40, 20))).posterior_
+    assert not len(alike.poor_samples()) and "sample_name" not in alike.outliers()
+    write_report(tmp_path / "report.html", alike)
+    assert "No sample clearly has more of them" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.parametrize("kind", SETTINGS)

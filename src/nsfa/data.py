@@ -37,6 +37,7 @@ from nsfa.table import (
     check_size,
     label,
     read_names,
+    read_sample_names,
 )
 
 SCALES = ("feature", "global", None)
@@ -80,7 +81,7 @@ class Observed:
 
     Where the ``likelihood`` is not "gaussian", values are what was seen, counts or zeros and ones; ``center`` is what
     the Gaussian values behind them are about, and ``exposure`` (N,) the log of how much of each sample was
-    counted, within a standard deviation of ``exposure_spread``.
+    counted, within a standard deviation of ``exposure_spread``. ``sample_names`` are a frame's labels of its rows.
     """
 
     values: Any
@@ -99,6 +100,7 @@ class Observed:
     likelihood: str = "gaussian"
     exposure: Floats | None = None
     exposure_spread: float = 0.0
+    sample_names: tuple[str, ...] | None = field(default=None, repr=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -212,6 +214,7 @@ class Observed:
             pattern=pattern,
             pattern_holes=patterns,
             missing=missing if missing is not None and missing.any() else None,
+            sample_names=None,
         )
 
     def replace_values(self, values: Floats) -> None:
@@ -239,7 +242,7 @@ def observe(X: Any, scale: str | None = "feature", center: bool = True, dtype: s
         return _observe_sparse(X, scale, center, names, dtype)
     table = as_table(X)
     check_shape(*table.shape)
-    return _observe_dense(table, scale, center, names, dtype)
+    return replace(_observe_dense(table, scale, center, names, dtype), sample_names=read_sample_names(X))
 
 
 def check_settings(scale: Any, dtype: Any) -> None:
@@ -294,6 +297,7 @@ def observe_discrete(X: Any, likelihood: str, size_factors: Any = "total", dtype
         likelihood=likelihood,
         exposure=exposure if likelihood == "counts" else None,
         exposure_spread=spread,
+        sample_names=read_sample_names(X),
     )
 
 

@@ -151,6 +151,11 @@ def tell(out: Path, found: dict[str, Any]) -> None:
             f"{found['n_outlying']} {which} on one or two samples: see two_samples in factors.csv.{cure}",
             style="yellow",
         )
+    if found["poor_samples"]:
+        from nsfa.readers.sheet import show_some
+
+        some, have = show_some(found["poor_samples"]), "s have" if len(found["poor_samples"]) > 1 else " has"
+        say(f"{len(found['poor_samples'])} sample{have} clearly more outliers than the others: {some}.", style="yellow")
     if found["advice"] is not None:
         from nsfa.posterior.advice import Advice
 

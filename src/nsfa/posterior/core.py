@@ -338,19 +338,32 @@ class Posterior(OwnAnswers):
     def outliers(self, least: float = 0.5) -> Any:
         """Entries that are outliers with a probability of ``least`` or more, a pandas DataFrame, the surest first.
 
-        Columns: sample, feature (their numbers), name of the feature, value, expected (posterior mean of what the
-        factors say of it), noise_deviation (of ordinary entries), all in the user's units, and probability. Needs
-        ``noise="robust"``, else ValueError.
+        Columns: sample, feature (their numbers), sample_name where the fitted frame had any, name of the feature,
+        value, expected (posterior mean of what the factors say of it), noise_deviation (of ordinary entries), all in
+        the user's units, and probability. Needs ``noise="robust"``, else ValueError.
         """
         from nsfa.posterior.outliers import outlier_table
 
         return outlier_table(self.data, self.spec, self._some_draws(), least)
 
-    def outlier_shares(self) -> Floats:
-        """Each sample's share of outliers (n_samples,), a measure of its quality; ``noise="robust"`` or ValueError."""
-        from nsfa.posterior.outliers import sample_shares
+    def outlier_shares(self) -> Any:
+        """Each sample's share of outliers (n_samples,), a measure of its quality; ``noise="robust"`` or ValueError.
 
-        return sample_shares(self.spec, self.draws)
+        A pandas Series with the samples' names where the fitted frame had any.
+        """
+        from nsfa.posterior.outliers import named_shares
+
+        return named_shares(self.data, self.spec, self.draws)
+
+    def poor_samples(self) -> Ints:
+        """The numbers of the samples that clearly have more outliers than the others, the worst first.
+
+        In 95 % of the draws a share above twice the usual one and five in a hundred more; ``noise="robust"`` or
+        ValueError.
+        """
+        from nsfa.posterior.outliers import poor_samples
+
+        return poor_samples(self.spec, self.draws)
 
     def to_arviz(
         self, *, log_likelihood: bool = False, posterior_predictive: bool = False, loadings: bool = True
