@@ -143,6 +143,23 @@ def test_text_of_unknown_origin_cannot_steer_the_terminal(capsys):
 
 
 @pytest.mark.parametrize(
+    ("n", "large", "words"),
+    [
+        (0, 0, "No substantial factors (5 genes or more): none recurs in more than half of the draws."),
+        (1, 0, "No substantial factors (5 genes or more): 1 smaller recurs in more than half of the draws."),
+        (3, 0, "No substantial factors (5 genes or more): 3 smaller recur in more than half of the draws."),
+        (1, 1, "1 substantial factor (5 genes or more) recurs in more than half of the draws."),
+        (3, 2, "2 substantial factors (5 genes or more), and 1 smaller, recur in more than half of the draws."),
+    ],
+)
+def test_the_closing_words_are_plain_where_there_is_nothing(n, large, words):
+    found = {"n_components": n, "n_substantial": large, "n_substantial_posterior": {str(large): 1.0}}
+    assert _numbers({**found, "n_components_posterior": {"4": 0.5, "5": 0.5}})[0] == words
+    (said,) = _numbers({**found, "n_components": large, "n_components_posterior": {str(large): 1.0}})
+    assert said.startswith("No factors: none recurs" if not large else f"{large} factor")
+
+
+@pytest.mark.parametrize(
     ("recurring", "every", "told"),
     [(37, {"69": 0.6, "68": 0.4}, True), (4, {"4": 0.5, "5": 0.5}, False), (0, {"1": 1.0}, False)],
 )

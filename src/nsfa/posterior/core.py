@@ -146,7 +146,8 @@ class Posterior(OwnAnswers):
         traces = {label: self.trace(name) for name, label in _TRACED.items() if self.has_trace(name)}
         # what a model does not have is NaN in every draw
         there = {label: trace for label, trace in traces.items() if not np.isnan(trace).all()}
-        moving = {k: v for k, v in there.items() if not (np.isfinite(v).all() and np.ptp(v) == 0)} or {"log joint": traces["log joint"]}
+        still = [label for label, trace in there.items() if np.isfinite(trace).all() and np.ptp(trace) == 0]
+        moving = {k: v for k, v in there.items() if k not in still} or {"log joint": traces["log joint"]}
         found = diagnose(moving, self._pairs_in_words())
         found = found.of_preview() if self.length.preview else found
         # a run that was stopped has its own: to go on

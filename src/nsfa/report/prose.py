@@ -137,6 +137,9 @@ def _count(posterior: Posterior, consensus: Consensus) -> str:
         )
     if fixed is None:
         smaller = f", and {n - large} smaller," if n > large else ""
+        if not large:
+            smaller = f"{n} smaller {'was' if n == 1 else 'were'} found in more than half of the draws."
+            return f"There are no substantial factors ({SUBSTANTIAL} genes or more); {smaller}"
         factors = f"{large} substantial factor{'s' if large != 1 else ''} ({SUBSTANTIAL} genes or more){smaller}"
         return f"{factors} {'was' if n == 1 else 'were'} found in more than half of the draws."
     kind = "" if posterior.spec.pattern == "dense" else f", {large} of them substantial ({SUBSTANTIAL} genes or more)"
