@@ -221,6 +221,7 @@ def test_filters_reach_the_reader(table, tmp_path):
         (["--chains", "0"], "'--chains': must be >= 1."),
         (["--chains", "x"], "'--chains': must be an int."),
         (["--model", "pca"], "'--model': must be one of fa, afa, fok, sfa, nsfa, bfrm."),
+        (["--preview", "--tune", "auto"], "Got it with --tune auto; leave one of them out."),
         (["--likelihood", "poisson"], "'--likelihood': must be one of gaussian, counts, binary."),
         (["--noise", "t"], "'--noise': must be one of diagonal, isotropic, shared,"),
         (["--no-such-option"], "no-such-option"),

@@ -3,9 +3,9 @@
 import base64
 import json
 import re
-from types import SimpleNamespace
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd

@@ -132,6 +132,10 @@ def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | N
     }  # fmt: skip
     if jobs == 0:
         raise ValueError("--jobs must not be 0. Got 0; leave it out to use every core.")
+    if sampling.preview and sampling.tune == "auto":
+        raise ValueError(
+            "--preview is as short as it is however far the chains get. Got it with --tune auto; leave one of them out."
+        )
     if model.model == "nsfa" and model.n_components is not None:
         raise ValueError(
             f"--n-components is for models with a fixed number of factors; nsfa infers it. Got {model.n_components}; "
