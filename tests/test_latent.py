@@ -314,6 +314,33 @@ def test_size_factors():
         observe_discrete(X, "counts", [1.0, 2.0])
 
 
+def test_what_has_no_counts_is_named():
+    X = simulate("counts", n_samples=20, n_features=9)[0]
+    X[[1, 5, 6, 7]], X[:, 2] = 0, 0
+    frame = pd.DataFrame(X, index=[f"cell {n}" for n in range(20)])
+    named = r"4 sample\(s\) have no counts at all \('cell 1', 'cell 5', 'cell 6' and 1 more\): nothing"
+    with pytest.warns(match=named), pytest.warns(match="do not vary and get zero loadings: feature '2'"):
+        data = observe_discrete(frame, "counts")
+    assert data.shape == (8, 20) and np.isfinite(data.exposure).all()
+    with pytest.warns(match=r"no counts at all \(1, 5, 6 and"):
+        observe_discrete(np.delete(X, 2, axis=1), "counts")
+    with pytest.warns(match="do not vary") as told:
+        observe_discrete(np.minimum(X, 1), "binary")
+    assert len(told) == 1
+
+
+def test_what_is_no_count_is_told_with_what_to_do():
+    X = simulate("counts", n_samples=20, n_features=6)[0]
+    X[3, 2] = -0.25
+    frame = pd.DataFrame(X, index=[f"cell {n}" for n in range(20)])
+    with pytest.raises(
+        ValueError, match="Got -0.25 at sample 'cell 3', feature '2'; use .* such as logarithms of norm"
+    ):
+        observe_discrete(frame, "counts")
+    with pytest.raises(ValueError, match="Got 0.25 at sample 3.*no whole numbers, such as normalised counts"):
+        observe_discrete(np.abs(X), "counts")
+
+
 def test_tables_of_another_kind_are_refused():
     X = simulate("counts", n_samples=20, n_features=6)[0]
     for likelihood, value, wanted in (

@@ -25,7 +25,7 @@ from nsfa.columns import (
     sparse_rows,
     sparse_values,
 )
-from nsfa.discrete import EXPOSURE_SPREAD, as_discrete, given_exposure, log_exposure, usual_level
+from nsfa.discrete import EXPOSURE_SPREAD, as_discrete, empty_words, given_exposure, log_exposure, usual_level
 from nsfa.kernels import Holes
 from nsfa.table import (
     as_float_table,
@@ -270,6 +270,9 @@ def observe_discrete(X: Any, likelihood: str, size_factors: Any = "total", dtype
     mean = np.nanmean(table, axis=0)
     kept = _varying(np.nanstd(table, axis=0), np.ones(len(mean)), names)
     own, gone = table[:, kept], missing[:, kept]
+    empty = empty_words("sample", np.nansum(table, axis=1), read_sample_names(X)) if likelihood == "counts" else None
+    if empty is not None:
+        warnings.warn(f"{empty}: nothing is known of their scores. Drop them to silence this.", stacklevel=4)
     exposure, spread = np.zeros(len(table)), 0.0
     if likelihood == "counts" and size_factors is not None:
         if isinstance(size_factors, str) and size_factors == "total":

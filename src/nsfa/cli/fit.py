@@ -107,12 +107,15 @@ def _holes(source: dict[str, Any]) -> str:
 def read_input(table: Path, reading: ReadingOptions, quiet: bool, likelihood: str = "gaussian") -> Any:
     """Read a table, and say what was noticed, but for what a ``likelihood`` of its own answers."""
     from nsfa.cli.errors import quiet_library
+    from nsfa.discrete import NO_COUNTS
     from nsfa.readers import read_table
 
     with quiet_library(quiet):
         read = read_table(table, **vars(reading))
     if likelihood != "gaussian":
-        read = replace(read, notes=[text for text in read.notes if "--likelihood" not in text])
+        # what has no counts, the fit says by itself
+        said = "--likelihood", NO_COUNTS
+        read = replace(read, notes=[text for text in read.notes if not any(word in text for word in said)])
     for text in [] if quiet else read.notes:
         note(text)
     return read
