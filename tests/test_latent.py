@@ -15,7 +15,7 @@ from nsfa.latent_samples import samples_of
 from nsfa.metrics import match_factors
 from nsfa.model import Priors, preset
 from nsfa.model.joint import log_joint
-from nsfa.posterior.latent import poisson_normal_log_mass
+from nsfa.posterior.latent import poisson_normal_log_mass, row_numbers
 from nsfa.report import write_report
 
 SETTINGS = {
@@ -100,11 +100,31 @@ def test_scores_of_new_samples(fitted):
     assert some.shape == deviation.shape == (7, 3) and (deviation > 0).all()
 
 
-def test_blocks_of_new_samples_have_random_numbers_of_their_own(fitted, monkeypatch):
-    model, X, _, _ = fitted
+def test_scores_hang_on_the_sample_s_own_entries_alone(fitted, monkeypatch):
+    """Whatever others are beside it and in whatever order: alone, in small blocks, complete or with entries missing."""
+    model, X, _, missing = fitted
+    new = np.where(missing, np.nan, X)[:24]
+    new[:4] = X[:4]
+    mean, deviation = model.transform(new, return_std=True)
+    order = np.random.default_rng(3).permutation(24)
+    np.testing.assert_allclose(model.transform(new[order]), mean[order], rtol=1e-9, atol=1e-9)
+    for i in (0, 3, 11):
+        alone = model.transform(new[i : i + 1], return_std=True)
+        np.testing.assert_allclose(alone, (mean[i : i + 1], deviation[i : i + 1]), rtol=1e-9, atol=1e-9)
     monkeypatch.setattr("nsfa.posterior.project.BLOCK_ENTRIES", 7 * X.shape[1])
-    first, second = np.split(model.transform(np.tile(X[:7], (2, 1))), 2)
-    assert (first != second).any() and np.corrcoef(first.ravel(), second.ravel())[0, 1] > 0.9
+    np.testing.assert_allclose(model.transform(new), mean, rtol=1e-9, atol=1e-9)
+    # samples have numbers of their own: what chance adds to one is not added to all
+    filled = model.impute(np.where(missing, np.nan, X)[:24])
+    assert np.isfinite(filled).all() and len(np.unique(row_numbers(model.posterior_.data))) == N_SAMPLES
+
+
+def test_scores_of_new_samples_are_those_of_the_fit(fitted):
+    """What is drawn of samples that come later agrees with what the chains drew of the same samples."""
+    model, X, _, missing = fitted
+    scores = model.posterior_.consensus().scores
+    again = model.transform(np.where(missing, np.nan, X))
+    for k in range(model.n_components_):
+        assert np.corrcoef(scores[:, k], again[:, k])[0, 1] > 0.98
 
 
 def test_what_has_no_closed_form_is_refused(fitted):

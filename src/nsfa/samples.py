@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from nsfa.arrays import Floats, Ints
 from nsfa.data import Observed
 from nsfa.kernels import Doubled, Doublets, Kernels, Marginal, Projection, Rows
-from nsfa.kernels.streams import fresh_key
+from nsfa.kernels.streams import Numbers, fresh_key
 from nsfa.state import State, widened, without
 
 Generator = np.random.Generator
@@ -104,6 +104,11 @@ class Samples:
         self._n_factors = scores.shape[1]
         self._buffer = widened(scores, max(width or 0, self._n_factors))
         self.valid = False
+
+    @property
+    def numbers(self) -> Numbers:
+        """What keys the samples' random numbers: their numbers in the whole table."""
+        return self.first
 
     def close(self) -> None:
         """Give back what these samples hold beside this process's memory: nothing."""
@@ -248,7 +253,7 @@ class Samples:
         self._resize(state)
         if not state.n_factors:
             return 0.0
-        return self.kernels.draw_scores(self._projection(state), self.scores, key, self.first)
+        return self.kernels.draw_scores(self._projection(state), self.scores, key, self.numbers)
 
     def note_evidence(self, noise_precision: Floats, gain: float) -> None:
         """Keep log p(Y | G, τ, μ), the scores integrated out: ``gain`` is what they add to that of noise alone."""

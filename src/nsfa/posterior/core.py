@@ -242,10 +242,10 @@ class Posterior(OwnAnswers):
             rest = min_support, level, self.length.preview, tables
             return build_consensus(self.data, self.chains, self._alignment, kernels, *rest)
 
-    def _tables(self, data: Observed | None = None, first: int = 0) -> Tables:
-        """The fitted table, or samples of another one from number ``first`` on, as the draws see it."""
+    def _tables(self, data: Observed | None = None) -> Tables:
+        """The fitted table, or another one, as the draws see it."""
         seen = self.data if data is None else data
-        return Tables(seen, self.spec, get_kernels("numba"), data is None, self.backend_, first)
+        return Tables(seen, self.spec, get_kernels("numba"), data is None, self.backend_)
 
     def alignment(self) -> Alignment:
         """Which factors of the draws are the same; computed once."""
@@ -284,7 +284,7 @@ class Posterior(OwnAnswers):
             return self._scores_in_blocks(named.array)
         given = self.draws, self._alignment, consensus.pivot, getattr(X, "shape", (1,))[0]
         with threadpool_limits(1):
-            parts = [score_means(self._tables(*block), *given) for block in sample_blocks(self.data, X)]
+            parts = [score_means(self._tables(block), *given) for block in sample_blocks(self.data, X)]
         mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
         return mean * consensus.sign, deviation
 
@@ -313,7 +313,7 @@ class Posterior(OwnAnswers):
             )
         some, kernels, out = self._some_draws(), get_kernels("numba"), []
         with threadpool_limits(1):
-            for block, _ in sample_blocks(self.data, self._matched(X)):
+            for block in sample_blocks(self.data, self._matched(X)):
                 logs = [sample_moments(block, draw, kernels).log_density for draw in some]
                 out.append(log_mean_density(logs) - block.log_units())
         return np.concatenate(out)
@@ -413,7 +413,7 @@ def _block_scores(chunk: Any, payload: tuple[Any, ...]) -> Floats:
     with one_thread():
         # of draws that were chosen for the whole table, all
         given, kernels = (draws, alignment, keep, 1), get_kernels("numba")
-        parts = [score_means(Tables(block, spec, kernels, False), *given) for block, _ in sample_blocks(data, chunk)]
+        parts = [score_means(Tables(block, spec, kernels, False), *given) for block in sample_blocks(data, chunk)]
     mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
     return np.hstack([mean * sign, deviation])
 
