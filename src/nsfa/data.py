@@ -159,6 +159,12 @@ class Observed:
         own = self.values if self.missing is None else np.where(self.missing, np.nan, self.values)
         return np.allclose(scaled, own, rtol=1e-6, atol=1e-6, equal_nan=True)
 
+    def without_samples(self) -> Observed:
+        """The features alone, to which other tables can be made ``like``: as small as it can be, to be sent."""
+        none, no_rows = np.zeros((len(self.kept), 0)), no_holes(len(self.kept))
+        bare = replace(self, values=none, offset=None, feature_holes=no_rows, pattern=np.zeros(0, dtype=np.int64))
+        return replace(bare, pattern_holes=no_holes(1), missing=None, exposure=None, sample_names=None)
+
     def like(self, X: Any) -> Observed:
         """Another table with the same features, centred and scaled as this one was. Samples may be empty of values."""
         if self.likelihood != "gaussian":

@@ -296,7 +296,14 @@ class Posterior(OwnAnswers):
             raise ValueError(f"X must have the {self.data.n_features} features of the fit. Got shape {X.shape}.")
         some = score_draws(self.draws, self._alignment, consensus.pivot, X.shape[0])
         draws = [self.draws[i] for i in some]
-        given = self.data, self.spec, draws, self._alignment.taken(some), consensus.pivot, consensus.sign
+        given = (
+            self.data.without_samples(),
+            self.spec,
+            draws,
+            self._alignment.taken(some),
+            consensus.pivot,
+            consensus.sign,
+        )
         both, width = mapped(X, _block_scores, given, 2 * consensus.n_factors), consensus.n_factors
         return both[:, :width], both[:, width:]
 
