@@ -2,6 +2,7 @@
 
 import tomllib
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -82,6 +83,32 @@ def test_speed_is_that_of_the_last_seconds():
     assert speeds[50] == pytest.approx(10)
     speeds = [pace.speed(report(done=990 + t), 99.0 + t) for t in range(1, 60)]
     assert speeds[-1] == pytest.approx(1) and speeds[0] > 5
+
+
+def test_sweeps_that_wait_for_a_compiler_say_nothing_of_the_speed():
+    pace, now = progress._Pace(compiling=True), 0.0
+    for done in range(1, 21):
+        now += 8.0
+        told = report(done=done, total=2000)
+        speed = pace.speed(told, now)
+        assert progress.describe(told, speed, pace.compiling).endswith("births 25%  compiling")
+    for done in range(21, 400):
+        now += 0.01
+        told = report(done=done, total=2000)
+        speed = pace.speed(told, now)
+    assert speed == pytest.approx(100, rel=0.05) and not pace.compiling
+    assert progress.describe(told, speed, pace.compiling).endswith("100 sweeps/s  0:16 left")
+
+
+@pytest.mark.parametrize(("compiling", "silence"), [(False, progress.SHORT), (True, progress.LONG)])
+def test_sweeps_of_large_tables_have_a_speed_before_there_are_many(compiling, silence):
+    pace = progress._Pace(compiling)
+    speeds = {17.0 * n: pace.speed(report(done=n), 17.0 * n) for n in range(1, 25)}
+    told = {time: speed for time, speed in speeds.items() if np.isfinite(speed)}
+    # a first report, the silence, and one to measure from
+    assert silence + 17 < min(told) <= silence + 3 * 17
+    np.testing.assert_allclose(list(told.values()), 1 / 17)
+    assert not pace.compiling
 
 
 def test_a_log_gets_few_lines(monkeypatch, capsys):
