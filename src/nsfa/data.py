@@ -26,6 +26,8 @@ from nsfa.columns import (
     sparse_values,
 )
 from nsfa.discrete import EXPOSURE_SPREAD, as_discrete, empty_words, given_exposure, log_exposure, usual_level
+from nsfa.elsewhere import Elsewhere
+from nsfa.holes import distinct_patterns, list_holes, no_holes
 from nsfa.kernels import Holes
 from nsfa.table import (
     as_float_table,
@@ -42,32 +44,6 @@ from nsfa.table import (
 
 SCALES = ("feature", "global", None)
 DTYPES = ("float64", "float32")
-ELSEWHERE = (
-    "This needs the values of the fitted table, which are not kept where a table is fitted in blocks. "
-    "Pass samples to transform, impute or score_samples instead."
-)
-
-
-class Elsewhere:
-    """Values (D, N) that are not in this process: on workers, while ``table`` can go through them there.
-
-    ``dtype`` is their precision and ``nbytes`` the room they take. ``table`` is a ``nsfa.passing.Table``; it stays
-    behind where this is sent, kept or outlives its fit.
-    """
-
-    def __init__(self, shape: tuple[int, int], dtype: str = "float64", nbytes: int = 0, table: Any = None) -> None:
-        self.shape, self.dtype, self.nbytes, self.table = shape, dtype, nbytes, table
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "table": None}
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise ValueError(ELSEWHERE)
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise ValueError(ELSEWHERE)
 
 
 @dataclass(frozen=True)
@@ -208,8 +184,8 @@ class Observed:
         offset = (self.center / self.scale)[self.kept] if missing is None else None
         holes, pattern, patterns = no_holes(len(self.kept)), np.zeros(n_samples, dtype=np.int64), no_holes(1)
         if missing is not None:
-            distinct, pattern = _patterns(missing)
-            holes, patterns = _holes(missing), _holes(distinct)
+            distinct, pattern = distinct_patterns(missing)
+            holes, patterns = list_holes(missing), list_holes(distinct)
         return replace(
             self,
             values=values,
@@ -288,15 +264,15 @@ def observe_discrete(X: Any, likelihood: str, size_factors: Any = "total", dtype
     center = mean.copy()
     center[kept] = usual_level(own, gone, likelihood, exposure)
     values = np.ascontiguousarray(np.where(gone, 0.0, own).T, dtype=dtype)
-    distinct, pattern = _patterns(gone.T)
+    distinct, pattern = distinct_patterns(gone.T)
     return Observed(
         values=values,
         offset=None,
         power=power_of(values, None),
         count=(~gone).sum(axis=0).astype(np.float64),
-        feature_holes=_holes(gone.T),
+        feature_holes=list_holes(gone.T),
         pattern=pattern,
-        pattern_holes=_holes(distinct),
+        pattern_holes=list_holes(distinct),
         center=center,
         scale=np.ones(len(mean)),
         kept=kept,
@@ -348,15 +324,15 @@ def _observe_dense(table: Any, scale: str | None, center: bool, names: tuple[str
     if columns.missing is not None:
         gone = columns.missing if len(kept) == len(columns.missing) else columns.missing[kept]
         gone = gone if gone.any() else None
-    distinct, pattern = (None, np.zeros(len(table), dtype=np.int64)) if gone is None else _patterns(gone)
+    distinct, pattern = (None, np.zeros(len(table), dtype=np.int64)) if gone is None else distinct_patterns(gone)
     return Observed(
         values=values,
         offset=None,
         power=_checked_power(values, None),
         count=columns.observed[kept],
-        feature_holes=no_holes(len(kept)) if gone is None else _holes(gone),
+        feature_holes=no_holes(len(kept)) if gone is None else list_holes(gone),
         pattern=pattern,
-        pattern_holes=no_holes(1) if distinct is None else _holes(distinct),
+        pattern_holes=no_holes(1) if distinct is None else list_holes(distinct),
         center=mean * columns.unit,
         scale=divisor,
         kept=kept,
@@ -409,25 +385,3 @@ def _checked_power(values: Any, offset: Floats | None) -> Floats:
     power = power_of(values, offset)
     check_power(power)
     return power
-
-
-def no_holes(n_rows: int) -> Holes:
-    """The holes of rows that have none."""
-    return Holes(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(n_rows, np.bool_))
-
-
-def _holes(missing: Bools) -> Holes:
-    """List each row's missing entries, or its observed ones where those are fewer."""
-    if not missing.any():
-        return no_holes(len(missing))
-    rebuild = 2 * missing.sum(axis=1) > missing.shape[1]
-    listed = missing ^ rebuild[:, None]
-    pointer = np.concatenate([[0], np.cumsum(listed.sum(axis=1))]).astype(np.int64)
-    return Holes(pointer, np.nonzero(listed)[1].astype(np.int32), rebuild)
-
-
-def _patterns(missing: Bools) -> tuple[Bools, Ints]:
-    """Distinct columns of a (D, N) missing mask, as rows, and which of them each column is."""
-    packed = np.packbits(missing, axis=0).T
-    _, first, pattern = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    return missing[:, first].T, np.asarray(pattern, dtype=np.int64).ravel()

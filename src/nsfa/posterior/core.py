@@ -12,29 +12,28 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from nsfa.arrays import Bools, Floats, Ints
-from nsfa.blocks import in_blocks, no_blocks_for
+from nsfa.blocks import in_blocks
 from nsfa.counts import core_count
 from nsfa.data import Observed
 from nsfa.draw import COVARIANCES, Draw, feature_pairs
 from nsfa.draws.log import save_chains
 from nsfa.draws.store import Settings
 from nsfa.kernels import get_kernels
-from nsfa.kernels.dask_blocks import mapped
 from nsfa.length import Length
 from nsfa.metrics import log_mean_density
 from nsfa.model.spec import ModelSpec
 from nsfa.posterior.align import Alignment, align, evenly
 from nsfa.posterior.answers import OwnAnswers
-from nsfa.posterior.build import SCORE_DRAWS, aligned_draws, build_consensus, score_draws, score_means
+from nsfa.posterior.build import aligned_draws, build_consensus
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, advise, diagnose
 from nsfa.posterior.latent import Tables, seen_log_density
 from nsfa.posterior.moves import moves_of
 from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
 from nsfa.posterior.project import is_large, sample_blocks, sample_moments
+from nsfa.posterior.scores import SCORE_DRAWS, scores_in_blocks, scores_of
 from nsfa.runner import ChainResult
 from nsfa.table import as_float_table
-from nsfa.threads import one_thread
 
 # Entries times squared factors, over all draws, beyond which a prediction takes fewer draws.
 _PREDICTION_WORK = 400_000_000_000
@@ -281,31 +280,8 @@ class Posterior(OwnAnswers):
         """
         consensus = self.consensus()
         if (named := in_blocks(X)) is not None:
-            return self._scores_in_blocks(named.array)
-        given = self.draws, self._alignment, consensus.pivot, getattr(X, "shape", (1,))[0]
-        with threadpool_limits(1):
-            parts = [score_means(self._tables(block), *given) for block in sample_blocks(self.data, X)]
-        mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return mean * consensus.sign, deviation
-
-    def _scores_in_blocks(self, X: Any) -> Any:
-        """The same for a dask array: two lazy ones with its blocks of samples."""
-        no_blocks_for(self.spec)
-        consensus = self.consensus()
-        if X.ndim != 2 or X.shape[1] != self.data.n_features:
-            raise ValueError(f"X must have the {self.data.n_features} features of the fit. Got shape {X.shape}.")
-        some = score_draws(self.draws, self._alignment, consensus.pivot, X.shape[0])
-        draws = [self.draws[i] for i in some]
-        given = (
-            self.data.without_samples(),
-            self.spec,
-            draws,
-            self._alignment.taken(some),
-            consensus.pivot,
-            consensus.sign,
-        )
-        both, width = mapped(X, _block_scores, given, 2 * consensus.n_factors), consensus.n_factors
-        return both[:, :width], both[:, width:]
+            return scores_in_blocks(named.array, self.data, self.spec, self.draws, self._alignment, consensus)
+        return scores_of(X, self._tables(), self.draws, self._alignment, consensus)
 
     def log_density(self, X: Any) -> Floats:
         """Log density of samples, old or new, scores integrated out and averaged over draws, in the user's units.
@@ -412,17 +388,6 @@ class Posterior(OwnAnswers):
         draws = self.draws
         work = len(entries.row) * int(max(draw.n_factors for draw in draws)) ** 2
         return [draws[i] for i in evenly(len(draws), max(SCORE_DRAWS, _PREDICTION_WORK // max(work, 1)))]
-
-
-def _block_scores(chunk: Any, payload: tuple[Any, ...]) -> Floats:
-    """Means and standard deviations (n, 2 K) of a block's scores, on a worker."""
-    data, spec, draws, alignment, keep, sign = payload
-    with one_thread():
-        # of draws that were chosen for the whole table, all
-        given, kernels = (draws, alignment, keep, 1), get_kernels("numba")
-        parts = [score_means(Tables(block, spec, kernels, False), *given) for block in sample_blocks(data, chunk)]
-    mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return np.hstack([mean * sign, deviation])
 
 
 def _range(counts: Ints) -> str:
