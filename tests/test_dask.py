@@ -11,7 +11,9 @@ from functools import partial
 from itertools import pairwise
 from threading import Barrier
 from types import SimpleNamespace
+from unittest.mock import Mock
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import distributed
@@ -305,6 +307,28 @@ def test_scores_of_a_dask_array_are_one(table, fitted):
     np.testing.assert_allclose(deviation.compute(), expected[1], atol=1e-10)
     with pytest.raises(ValueError, match="30 features"):
         model.posterior_.transform(blocks[:, :4])
+
+
+def test_what_goes_with_a_lazy_transform_is_small_or_sent_once(table, client, monkeypatch):
+    """Without it, Dask warns of a large graph; one without a client is computed wherever there is one later."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = SFA(3, **LONG_ENOUGH).fit(table)
+    features = model.posterior_.data.without_samples()
+    assert len(pickle.dumps(features)) < 10_000
+    np.testing.assert_array_equal(features.like(table[:9]).values, model.posterior_.data.like(table[:9]).values)
+    blocks = da.random.default_rng(0).normal(size=(60, 30), chunks=(20, 30))
+    expected = model.transform(blocks.compute())
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "20kB"}), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="large graph"):
+            model.transform(blocks).compute()
+        monkeypatch.setattr(dask_blocks, "_SMALL", 1000)
+        scores = model.transform(blocks)
+        np.testing.assert_allclose(scores.compute(), expected, atol=1e-10)
+        np.testing.assert_allclose(scores[:25].compute(), expected[:25], atol=1e-10)
+    monkeypatch.setattr(distributed.Client, "current", Mock(side_effect=ValueError))
+    np.testing.assert_allclose(model.transform(blocks).compute(scheduler="threads"), expected, atol=1e-10)
 
 
 def test_a_run_goes_on_with_the_table_given_again(table, fitted, client, tmp_path):

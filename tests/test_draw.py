@@ -12,7 +12,7 @@ def test_a_draw_gives_back_the_state(name, size, monkeypatch):
     monkeypatch.setattr(module, "LARGE", 50_000 if size == "small" else 0)
     monkeypatch.setattr(module, "HUGE", 0 if size == "huge" else 200_000)
     state, samples, _ = case(name, n_features=30)
-    draw = record(state, {"extra": 1.0}, samples.scores if name == "bfrm" else None)
+    draw = record(state, {"extra": 1.0}, samples.recorded()[1])
     np.testing.assert_array_equal(draw.active(), state.active)
     tolerance = np.abs(state.loadings).max() / {"small": 1e6, "large": 32_000, "huge": 120}[size]
     np.testing.assert_array_equal(draw.loadings() != 0, state.active)
@@ -27,7 +27,7 @@ def test_a_draw_gives_back_the_state(name, size, monkeypatch):
 @pytest.mark.parametrize("name", ["nsfa", "fa"])
 def test_a_draw_counts_shared_and_substantial_factors(name):
     state, _, _ = case(name, n_features=30)
-    draw = record(state, {})
+    draw = record(state, {}, {})
     usage = state.active.sum(axis=0)
     np.testing.assert_array_equal(draw.usage(), usage)
     assert draw.scalars["n_shared"] == np.count_nonzero(usage >= 2)
@@ -38,7 +38,7 @@ def test_a_draw_counts_shared_and_substantial_factors(name):
 
 def test_only_active_loadings_take_room():
     state, _, _ = case(n_features=200, concentration=0.5)
-    draw = record(state, {})
+    draw = record(state, {}, {})
     assert draw.value.nbytes == 4 * state.active.sum()
     assert draw.pattern.nbytes == -(-state.active.size // 8)
 
@@ -46,17 +46,17 @@ def test_only_active_loadings_take_room():
 def test_an_empty_model_is_a_draw():
     state, _, _ = case()
     state.drop(np.arange(state.n_factors))
-    assert record(state, {}).loadings().shape == (9, 0)
+    assert record(state, {}, {}).loadings().shape == (9, 0)
 
 
 def test_a_draw_keeps_the_norm_and_some_entries_of_the_covariance(monkeypatch):
     state, _, _ = case(n_features=30)
     covariance = state.loadings @ state.loadings.T
-    scalars = record(state, {}).scalars
+    scalars = record(state, {}, {}).scalars
     assert scalars["covariance_norm"] == pytest.approx(np.linalg.norm(covariance))
     pairs = module.feature_pairs(30)
     assert (pairs[:, 0] != pairs[:, 1]).all() and pairs.max() < 30
     assert [scalars[name] for name in module.COVARIANCES] == pytest.approx(covariance[pairs[:, 0], pairs[:, 1]])
     monkeypatch.setattr(module, "_MOST_FEATURES", 10)
     every_third = np.linalg.norm(covariance[::3, ::3])
-    assert record(state, {}).scalars["covariance_norm"] == pytest.approx(every_third)
+    assert record(state, {}, {}).scalars["covariance_norm"] == pytest.approx(every_third)

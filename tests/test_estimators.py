@@ -154,6 +154,11 @@ def test_one_chain_warns_without_matching_factors_and_in_the_same_words(table):
     assert str(caught[0].message).startswith(posterior.diagnostics().verdict)
 
 
+def test_a_preview_has_no_warm_up_that_ends_by_itself(table):
+    with pytest.raises(ValueError, match="preview=True with tune='auto'; leave one of them out"):
+        NSFA(preview=True, tune="auto").fit(table)
+
+
 def test_a_preview_is_a_tenth_of_a_fit_and_says_so(table):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,6 +1,7 @@
 """Tables that only hint at their Gaussian values: outliers, counts, zeros and ones, from the fit to the answers."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy import integrate, stats
@@ -14,7 +15,8 @@ from nsfa.latent_samples import samples_of
 from nsfa.metrics import match_factors
 from nsfa.model import Priors, preset
 from nsfa.model.joint import log_joint
-from nsfa.posterior.latent import poisson_normal_log_mass
+from nsfa.posterior.latent import poisson_normal_log_mass, row_numbers
+from nsfa.report import write_report
 
 SETTINGS = {
     "robust": {"noise": "robust"},
@@ -98,11 +100,31 @@ def test_scores_of_new_samples(fitted):
     assert some.shape == deviation.shape == (7, 3) and (deviation > 0).all()
 
 
-def test_blocks_of_new_samples_have_random_numbers_of_their_own(fitted, monkeypatch):
-    model, X, _, _ = fitted
+def test_scores_hang_on_the_sample_s_own_entries_alone(fitted, monkeypatch):
+    """Whatever others are beside it and in whatever order: alone, in small blocks, complete or with entries missing."""
+    model, X, _, missing = fitted
+    new = np.where(missing, np.nan, X)[:24]
+    new[:4] = X[:4]
+    mean, deviation = model.transform(new, return_std=True)
+    order = np.random.default_rng(3).permutation(24)
+    np.testing.assert_allclose(model.transform(new[order]), mean[order], rtol=1e-9, atol=1e-9)
+    for i in (0, 3, 11):
+        alone = model.transform(new[i : i + 1], return_std=True)
+        np.testing.assert_allclose(alone, (mean[i : i + 1], deviation[i : i + 1]), rtol=1e-9, atol=1e-9)
     monkeypatch.setattr("nsfa.posterior.project.BLOCK_ENTRIES", 7 * X.shape[1])
-    first, second = np.split(model.transform(np.tile(X[:7], (2, 1))), 2)
-    assert (first != second).any() and np.corrcoef(first.ravel(), second.ravel())[0, 1] > 0.9
+    np.testing.assert_allclose(model.transform(new), mean, rtol=1e-9, atol=1e-9)
+    # samples have numbers of their own: what chance adds to one is not added to all
+    filled = model.impute(np.where(missing, np.nan, X)[:24])
+    assert np.isfinite(filled).all() and len(np.unique(row_numbers(model.posterior_.data))) == N_SAMPLES
+
+
+def test_scores_of_new_samples_are_those_of_the_fit(fitted):
+    """What is drawn of samples that come later agrees with what the chains drew of the same samples."""
+    model, X, _, missing = fitted
+    scores = model.posterior_.consensus().scores
+    again = model.transform(np.where(missing, np.nan, X))
+    for k in range(model.n_components_):
+        assert np.corrcoef(scores[:, k], again[:, k])[0, 1] > 0.98
 
 
 def test_what_has_no_closed_form_is_refused(fitted):
@@ -179,6 +201,8 @@ def test_samples_have_shares_of_outliers_of_their_own():
     share = posterior.outlier_shares()
     assert share.shape == (40,)
     assert share[bad].min() > 0.12 > np.quantile(share[~bad], 0.9)
+    poor = posterior.poor_samples()
+    assert set(poor) == set(np.flatnonzero(bad)) and (np.diff(share[poor]) <= 0).all()
     # hidden entries have their own samples' shares, those of new samples too
     both = [hidden & rows[:, None] for rows in (bad, ~bad)]
     found = [posterior.log_predictive_density(np.full_like(X, 6.0), where).mean() for where in both]
@@ -189,6 +213,53 @@ def test_samples_have_shares_of_outliers_of_their_own():
     assert width[0] > 1.5 * width[1]
     with pytest.raises(ValueError, match="noise='robust'"):
         NSFA(**SHORT).fit(X).posterior_.outlier_shares()
+
+
+def test_samples_are_called_by_their_names(tmp_path):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((40, 20))
+    X[4] *= np.where(rng.random(20) < 0.5, 15.0, 1.0)
+    frame = pd.DataFrame(X, index=[f"patient {n}" for n in range(40)])
+    with pytest.warns():
+        posterior = NSFA(**SHORT, noise="robust").fit(frame, store=tmp_path / "run").posterior_
+    for each in (posterior, nsfa.load(tmp_path / "run")):
+        table, share = each.outliers(), each.outlier_shares()
+        assert list(table["sample_name"]) == [f"patient {n}" for n in table["sample"]] and len(table)
+        assert share.idxmax() == "patient 4" and share.index.name == "sample"
+        assert [frame.index[n] for n in each.poor_samples()] == ["patient 4"]
+    write_report(tmp_path / "report.html", posterior)
+    page = (tmp_path / "report.html").read_text()
+    assert "One sample clearly has more of them than the usual" in page and "badly: patient 4 (" in page
+    # numbered rows have no names, those of other tables neither
+    assert posterior.data.like(X).sample_names is None
+    assert observe(pd.DataFrame(X)).sample_names is None
+    assert observe_discrete(pd.DataFrame(1.0 * (X > 0), index=frame.index), "binary").sample_names[3] == "patient 3"
+    # of samples that are alike none is named
+    with pytest.warns():
+        alike = NSFA(**SHORT, noise="robust").fit(rng.standard_t(3, (40, 20))).posterior_
+    assert not len(alike.poor_samples()) and "sample_name" not in alike.outliers()
+    write_report(tmp_path / "report.html", alike)
+    assert "No sample clearly has more of them" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_draw_keeps_what_is_the_samples_own(kind):
+    X = simulate(kind, n_samples=12, n_features=6)[0]
+    spec = preset("nsfa", **SETTINGS[kind])
+    data = observe(X) if kind == "robust" else observe_discrete(X, kind)
+    samples = samples_of(data, spec, get_kernels())
+    chain = Chain(samples, spec, chain_generator(0, 0), start=2)
+    draw = chain.draw(chain.sweep(), 0.0)
+    assert draw.scores is None and draw.drawn_scores.dtype == np.float32
+    np.testing.assert_allclose(draw.drawn_scores, samples.scores, rtol=1e-6)
+    assert (draw.outlier_share is not None) == ("outliers" in draw.scalars) == (kind == "robust")
+    assert (draw.exposure is not None) == (kind == "counts")
+    if kind == "robust":
+        # a share that rounds to zero in single precision would have no logarithm
+        samples.outlier_share[0] = [1.0, *[0.0] * (samples.outlier_share.shape[1] - 1)]
+        numbers, columns = samples.recorded()
+        assert (columns["outlier_share"] > 0).all()
+        assert numbers["outliers"] == 1.0 - samples.outlier_share[:, 0].mean()
 
 
 def test_outliers_in_the_log_joint(rng):
@@ -261,6 +332,33 @@ def test_size_factors():
     np.testing.assert_allclose(observe_discrete(holes, "counts").exposure[0], expected)
     with pytest.raises(ValueError, match="a positive number for each of 200 samples"):
         observe_discrete(X, "counts", [1.0, 2.0])
+
+
+def test_what_has_no_counts_is_named():
+    X = simulate("counts", n_samples=20, n_features=9)[0]
+    X[[1, 5, 6, 7]], X[:, 2] = 0, 0
+    frame = pd.DataFrame(X, index=[f"cell {n}" for n in range(20)])
+    named = r"4 sample\(s\) have no counts at all \('cell 1', 'cell 5', 'cell 6' and 1 more\): nothing"
+    with pytest.warns(match=named), pytest.warns(match="do not vary and get zero loadings: feature '2'"):
+        data = observe_discrete(frame, "counts")
+    assert data.shape == (8, 20) and np.isfinite(data.exposure).all()
+    with pytest.warns(match=r"no counts at all \(1, 5, 6 and"):
+        observe_discrete(np.delete(X, 2, axis=1), "counts")
+    with pytest.warns(match="do not vary") as told:
+        observe_discrete(np.minimum(X, 1), "binary")
+    assert len(told) == 1
+
+
+def test_what_is_no_count_is_told_with_what_to_do():
+    X = simulate("counts", n_samples=20, n_features=6)[0]
+    X[3, 2] = -0.25
+    frame = pd.DataFrame(X, index=[f"cell {n}" for n in range(20)])
+    with pytest.raises(
+        ValueError, match="Got -0.25 at sample 'cell 3', feature '2'; use .* such as logarithms of norm"
+    ):
+        observe_discrete(frame, "counts")
+    with pytest.raises(ValueError, match="Got 0.25 at sample 3.*no whole numbers, such as normalised counts"):
+        observe_discrete(np.abs(X), "counts")
 
 
 def test_tables_of_another_kind_are_refused():

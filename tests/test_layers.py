@@ -12,8 +12,9 @@ SOURCE = Path(__file__).parent.parent / "src"
 LAYERS = """
     version arrays atomic interrupts
     kernels table
-    columns discrete
+    columns discrete holes elsewhere
     data state units
+    directions
     samples
     passing gpu_blocks
     gpu_samples

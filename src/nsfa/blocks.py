@@ -23,7 +23,9 @@ import scipy.sparse as sp
 from nsfa.arrays import Floats
 from nsfa.block_devices import UnitOnDevice, missing
 from nsfa.counts import core_count
-from nsfa.data import Elsewhere, Observed, centring, check_settings, no_holes, observe, observe_discrete
+from nsfa.data import Observed, centring, check_settings, observe, observe_discrete
+from nsfa.elsewhere import Elsewhere
+from nsfa.holes import no_holes
 from nsfa.kernels import dask_blocks as cluster
 from nsfa.kernels import get_kernels
 from nsfa.model.spec import ModelSpec

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,22 +148,10 @@ class Chain:
             "seconds": seconds,
         }
         scalars.update({accepted_share(name): a / max(n, 1) for name, (a, n) in self.reports.items()})
-        share, clustered = self.samples.outlier_share, self.samples.cluster is not None
         if self.warmed:
             scalars["warm_up"] = self.warmed
-        if share is not None:
-            scalars["outliers"] = float(1.0 - share[:, 0].mean())
-        drawn = record(self.state.on_host(), scalars, self.samples.scores if clustered else None)
-        if "latent" not in self.samples.can:
-            return drawn
-        exposure = self.samples.exposure
-        return replace(
-            drawn,
-            drawn_scores=self.samples.scores.astype(np.float32),
-            exposure=None if exposure is None else exposure.astype(np.float32),
-            # none is zero, in single precision either
-            outlier_share=None if share is None else np.maximum(share, np.finfo(np.float32).tiny).astype(np.float32),
-        )
+        own, columns = self.samples.recorded()
+        return record(self.state.on_host(), scalars | own, columns)
 
     def warm_up(self, length: Length) -> int:
         """The last sweep of the warm-up, after the present one; the last that it can be while it has not ended."""

@@ -25,7 +25,9 @@ from nsfa.columns import (
     sparse_rows,
     sparse_values,
 )
-from nsfa.discrete import EXPOSURE_SPREAD, as_discrete, given_exposure, log_exposure, usual_level
+from nsfa.discrete import EXPOSURE_SPREAD, as_discrete, empty_words, given_exposure, log_exposure, usual_level
+from nsfa.elsewhere import Elsewhere
+from nsfa.holes import distinct_patterns, list_holes, no_holes
 from nsfa.kernels import Holes
 from nsfa.table import (
     as_float_table,
@@ -37,36 +39,11 @@ from nsfa.table import (
     check_size,
     label,
     read_names,
+    read_sample_names,
 )
 
 SCALES = ("feature", "global", None)
 DTYPES = ("float64", "float32")
-ELSEWHERE = (
-    "This needs the values of the fitted table, which are not kept where a table is fitted in blocks. "
-    "Pass samples to transform, impute or score_samples instead."
-)
-
-
-class Elsewhere:
-    """Values (D, N) that are not in this process: on workers, while ``table`` can go through them there.
-
-    ``dtype`` is their precision and ``nbytes`` the room they take. ``table`` is a ``nsfa.passing.Table``; it stays
-    behind where this is sent, kept or outlives its fit.
-    """
-
-    def __init__(self, shape: tuple[int, int], dtype: str = "float64", nbytes: int = 0, table: Any = None) -> None:
-        self.shape, self.dtype, self.nbytes, self.table = shape, dtype, nbytes, table
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "table": None}
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise ValueError(ELSEWHERE)
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise ValueError(ELSEWHERE)
 
 
 @dataclass(frozen=True)
@@ -80,7 +57,7 @@ class Observed:
 
     Where the ``likelihood`` is not "gaussian", values are what was seen, counts or zeros and ones; ``center`` is what
     the Gaussian values behind them are about, and ``exposure`` (N,) the log of how much of each sample was
-    counted, within a standard deviation of ``exposure_spread``.
+    counted, within a standard deviation of ``exposure_spread``. ``sample_names`` are a frame's labels of its rows.
     """
 
     values: Any
@@ -99,6 +76,7 @@ class Observed:
     likelihood: str = "gaussian"
     exposure: Floats | None = None
     exposure_spread: float = 0.0
+    sample_names: tuple[str, ...] | None = field(default=None, repr=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -162,6 +140,12 @@ class Observed:
         own = self.values if self.missing is None else np.where(self.missing, np.nan, self.values)
         return np.allclose(scaled, own, rtol=1e-6, atol=1e-6, equal_nan=True)
 
+    def without_samples(self) -> Observed:
+        """The features alone, to which other tables can be made ``like``: as small as it can be, to be sent."""
+        none, no_rows = np.zeros((len(self.kept), 0)), no_holes(len(self.kept))
+        bare = replace(self, values=none, offset=None, feature_holes=no_rows, pattern=np.zeros(0, dtype=np.int64))
+        return replace(bare, pattern_holes=no_holes(1), missing=None, exposure=None, sample_names=None)
+
     def like(self, X: Any) -> Observed:
         """Another table with the same features, centred and scaled as this one was. Samples may be empty of values."""
         if self.likelihood != "gaussian":
@@ -205,8 +189,8 @@ class Observed:
         offset = (self.center / self.scale)[self.kept] if missing is None else None
         holes, pattern, patterns = no_holes(len(self.kept)), np.zeros(n_samples, dtype=np.int64), no_holes(1)
         if missing is not None:
-            distinct, pattern = _patterns(missing)
-            holes, patterns = _holes(missing), _holes(distinct)
+            distinct, pattern = distinct_patterns(missing)
+            holes, patterns = list_holes(missing), list_holes(distinct)
         return replace(
             self,
             values=values,
@@ -217,6 +201,7 @@ class Observed:
             pattern=pattern,
             pattern_holes=patterns,
             missing=missing if missing is not None and missing.any() else None,
+            sample_names=None,
         )
 
     def replace_values(self, values: Floats) -> None:
@@ -244,7 +229,7 @@ def observe(X: Any, scale: str | None = "feature", center: bool = True, dtype: s
         return _observe_sparse(X, scale, center, names, dtype)
     table = as_table(X)
     check_shape(*table.shape)
-    return _observe_dense(table, scale, center, names, dtype)
+    return replace(_observe_dense(table, scale, center, names, dtype), sample_names=read_sample_names(X))
 
 
 def check_settings(scale: Any, dtype: Any) -> None:
@@ -272,6 +257,9 @@ def observe_discrete(X: Any, likelihood: str, size_factors: Any = "total", dtype
     mean = np.nanmean(table, axis=0)
     kept = _varying(np.nanstd(table, axis=0), np.ones(len(mean)), names)
     own, gone = table[:, kept], missing[:, kept]
+    empty = empty_words("sample", np.nansum(table, axis=1), read_sample_names(X)) if likelihood == "counts" else None
+    if empty is not None:
+        warnings.warn(f"{empty}: nothing is known of their scores. Drop them to silence this.", stacklevel=4)
     exposure, spread = np.zeros(len(table)), 0.0
     if likelihood == "counts" and size_factors is not None:
         if isinstance(size_factors, str) and size_factors == "total":
@@ -281,15 +269,15 @@ def observe_discrete(X: Any, likelihood: str, size_factors: Any = "total", dtype
     center = mean.copy()
     center[kept] = usual_level(own, gone, likelihood, exposure)
     values = np.ascontiguousarray(np.where(gone, 0.0, own).T, dtype=dtype)
-    distinct, pattern = _patterns(gone.T)
+    distinct, pattern = distinct_patterns(gone.T)
     return Observed(
         values=values,
         offset=None,
         power=power_of(values, None),
         count=(~gone).sum(axis=0).astype(np.float64),
-        feature_holes=_holes(gone.T),
+        feature_holes=list_holes(gone.T),
         pattern=pattern,
-        pattern_holes=_holes(distinct),
+        pattern_holes=list_holes(distinct),
         center=center,
         scale=np.ones(len(mean)),
         kept=kept,
@@ -299,6 +287,7 @@ def observe_discrete(X: Any, likelihood: str, size_factors: Any = "total", dtype
         likelihood=likelihood,
         exposure=exposure if likelihood == "counts" else None,
         exposure_spread=spread,
+        sample_names=read_sample_names(X),
     )
 
 
@@ -340,15 +329,15 @@ def _observe_dense(table: Any, scale: str | None, center: bool, names: tuple[str
     if columns.missing is not None:
         gone = columns.missing if len(kept) == len(columns.missing) else columns.missing[kept]
         gone = gone if gone.any() else None
-    distinct, pattern = (None, np.zeros(len(table), dtype=np.int64)) if gone is None else _patterns(gone)
+    distinct, pattern = (None, np.zeros(len(table), dtype=np.int64)) if gone is None else distinct_patterns(gone)
     return Observed(
         values=values,
         offset=None,
         power=_checked_power(values, None),
         count=columns.observed[kept],
-        feature_holes=no_holes(len(kept)) if gone is None else _holes(gone),
+        feature_holes=no_holes(len(kept)) if gone is None else list_holes(gone),
         pattern=pattern,
-        pattern_holes=no_holes(1) if distinct is None else _holes(distinct),
+        pattern_holes=no_holes(1) if distinct is None else list_holes(distinct),
         center=mean * columns.unit,
         scale=divisor,
         kept=kept,
@@ -401,25 +390,3 @@ def _checked_power(values: Any, offset: Floats | None) -> Floats:
     power = power_of(values, offset)
     check_power(power)
     return power
-
-
-def no_holes(n_rows: int) -> Holes:
-    """The holes of rows that have none."""
-    return Holes(np.zeros(n_rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(n_rows, np.bool_))
-
-
-def _holes(missing: Bools) -> Holes:
-    """List each row's missing entries, or its observed ones where those are fewer."""
-    if not missing.any():
-        return no_holes(len(missing))
-    rebuild = 2 * missing.sum(axis=1) > missing.shape[1]
-    listed = missing ^ rebuild[:, None]
-    pointer = np.concatenate([[0], np.cumsum(listed.sum(axis=1))]).astype(np.int64)
-    return Holes(pointer, np.nonzero(listed)[1].astype(np.int32), rebuild)
-
-
-def _patterns(missing: Bools) -> tuple[Bools, Ints]:
-    """Distinct columns of a (D, N) missing mask, as rows, and which of them each column is."""
-    packed = np.packbits(missing, axis=0).T
-    _, first, pattern = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    return missing[:, first].T, np.asarray(pattern, dtype=np.int64).ravel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,13 @@ import scipy.sparse as sp
 from scipy.special import ndtri
 
 from nsfa.arrays import Bools, Floats
-from nsfa.table import as_float_table, check_finite, label
+from nsfa.table import as_float_table, check_finite, label, read_sample_names
 
 # A sample in which nothing was counted counts as one with half a count, and so does a feature.
 _HALF = 0.5
+NO_COUNTS = "no counts at all"
+# So many of them are named.
+_NAMED = 3
 # Standard deviation of log size factors about those that the totals suggest: a few features may dominate these.
 EXPOSURE_SPREAD = 0.3
 
@@ -31,11 +35,31 @@ def as_discrete(X: Any, likelihood: str, names: tuple[str, ...] | None) -> Float
         wrong, wanted = (seen < 0) | (seen != np.rint(seen)), "whole numbers from 0 on"
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
+        value, samples = table[row, column], read_sample_names(X)
         raise ValueError(
-            f"likelihood={likelihood!r} needs a table of {wanted}, NaN where missing. Got {table[row, column]:g} at "
-            f"sample {row}, {label(names, column)}; use likelihood='gaussian' for other values."
+            f"likelihood={likelihood!r} needs a table of {wanted}, NaN where missing. Got {value:g} at "
+            f"sample {row if samples is None else repr(samples[row])}, {label(names, column)}; {_instead(value)}."
         )
     return table
+
+
+def _instead(value: float) -> str:
+    """What to do about a value that is no count, or neither zero nor one."""
+    if value < 0:
+        return "use likelihood='gaussian' for values that may be negative, such as logarithms of normalised counts"
+    if value != np.rint(value):
+        return "use likelihood='gaussian' for values that are no whole numbers, such as normalised counts"
+    return "use likelihood='gaussian' for other values"
+
+
+def empty_words(kind: str, total: Floats, names: Sequence[str] | None) -> str | None:
+    """Which samples or features have a ``total`` of no counts at all, in words; None if none has."""
+    empty = np.flatnonzero(total == 0)
+    if not len(empty):
+        return None
+    some = ", ".join(str(i) if names is None else repr(names[i]) for i in empty[:_NAMED])
+    more = f" and {len(empty) - _NAMED} more" if len(empty) > _NAMED else ""
+    return f"{len(empty)} {kind}(s) have {NO_COUNTS} ({some}{more})"
 
 
 def log_exposure(table: Floats, missing: Bools, expected: Floats) -> Floats:

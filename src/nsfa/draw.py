@@ -82,8 +82,11 @@ class Draw:
         return out
 
 
-def record(state: State, scalars: dict[str, float], scores: Floats | None = None) -> Draw:
-    """Copy the current state into a ``Draw``, with scores (N, K) if given. Cost O(D K + min(D, 1000) K²)."""
+def record(state: State, scalars: dict[str, float], columns: dict[str, NDArray[np.float32]]) -> Draw:
+    """Copy the current state into a ``Draw``; ``columns`` is what it keeps of the samples (``Samples.recorded``).
+
+    Cost O(D K + min(D, 1000) K²).
+    """
     active = np.ascontiguousarray(state.active)
     value, step = _compact(state.loadings, active)
     every = dict(scalars)
@@ -103,9 +106,9 @@ def record(state: State, scalars: dict[str, float], scores: Floats | None = None
         # per-element precisions are as large as dense loadings and nothing reads them
         loading_precision=precision.copy() if precision.ndim < 2 else np.zeros(0),
         scalars=every,
-        scores=None if scores is None else scores.astype(np.float32),
         intercept=None if state.intercept is None else state.intercept.copy(),
         outlier_concentration=None if state.outlier_concentration is None else state.outlier_concentration.copy(),
+        **columns,
     )
 
 

@@ -105,6 +105,11 @@ class _BayesianModel(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     def _length(self, data: Observed) -> Length:
         """How long the chains are for this table."""
+        if self.preview and isinstance(self.tune, str) and self.tune == "auto":
+            raise ValueError(
+                "A preview is as short as it is however far the chains get. Got preview=True with tune='auto'; leave "
+                "one of them out."
+            )
         length = Length.of(data, self.tune, self.draws, self.thin)
         for name, least in (("tune", 0), ("draws", 1), ("thin", 1)):
             check_count(name, getattr(length, name), least)

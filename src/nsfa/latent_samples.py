@@ -9,14 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from nsfa.arrays import Floats
+from nsfa.arrays import Floats, Ints
 from nsfa.columns import power_of
 from nsfa.data import Observed
 from nsfa.kernels import Hidden, Kernels
-from nsfa.kernels.streams import fresh_key
-from nsfa.model.priors import draw_shares, normal_log_density, outlier_scales
+from nsfa.kernels.streams import Numbers, fresh_key, normals_at
+from nsfa.model.priors import draw_shares, normal_log_density, outlier_scales, shares_of
 from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples, abilities
 from nsfa.state import State
@@ -60,6 +61,7 @@ class LatentSamples(Samples):
         self._start_power = own.power.copy()
         # one noise for all features cannot move feature by feature
         self._noise_shape = spec.priors.noise.shape if spec.noise_of_features else 0.0
+        self._own: Ints | None = None
 
     @property
     def can(self) -> frozenset[str]:
@@ -96,6 +98,18 @@ class LatentSamples(Samples):
         """Draw what is the samples' own from now on, and not the features' noise, or anything else, with it."""
         self._noise_shape = 0.0
 
+    def part(self, numbers: Ints, state: State) -> None:
+        """Begin anew with samples that know nothing of each other: random numbers are keyed by these ``numbers``.
+
+        What is drawn for a sample is then the same whatever others are beside it. To be called before any draw.
+        """
+        self._own = numbers
+
+    @property
+    def numbers(self) -> Numbers:
+        """As for others, or those that were given to ``part``."""
+        return self.first if self._own is None else self._own
+
     def _noise_prior(self, state: State) -> Floats:
         """Shape and rate (2, D) of the noise precisions given their loadings alone; shapes of 0 hold them."""
         out: Floats = np.tile([[self._noise_shape], [state.noise_rate]], self.n_features)
@@ -131,19 +145,42 @@ class RobustSamples(LatentSamples):
         super().hold()
         self._held = True
 
+    def part(self, numbers: Ints, state: State) -> None:
+        """As others; values far from what the model has for them, instead of from the others', are drawn in."""
+        super().part(numbers, state)
+        spread = _FAR * np.sqrt((state.loadings**2).sum(axis=1) + 1.0 / state.noise_precision)
+        mean = np.zeros(self.n_features) if state.intercept is None else state.intercept
+        self.data.replace_values(np.clip(self.seen, (mean - spread)[:, None], (mean + spread)[:, None]))
+
     def _draw(self, state: State, rng: Generator) -> None:
         """Which entries are outliers, noise precisions, the outliers' deviations, and the samples' shares.
 
         w_n ~ Dirichlet(a + the kinds' numbers in sample n), and before it its parameters a with all w integrated out.
         """
         given = self.outlier_share, self._scales, self._noise_prior(state), LARGEST_PRECISION
-        drawn = self.kernels.draw_outliers(self.hidden(state), *given, fresh_key(rng), self.first)
+        drawn = self.kernels.draw_outliers(self.hidden(state), *given, fresh_key(rng), self.numbers)
         self.outlier_number, state.outlier_weight, state.noise_precision = drawn
         concentration = np.asarray(state.outlier_concentration)
         if not self._held:
             concentration = self.kernels.draw_concentrations(drawn[0], concentration, *self._prior, fresh_key(rng))
         state.outlier_concentration = concentration
-        self.outlier_share = draw_shares(rng, concentration + drawn[0])
+        self.outlier_share = self._draw_shares(concentration + drawn[0], rng)
+
+    def _draw_shares(self, weight: Floats, rng: Generator) -> Floats:
+        """Shares (N, J + 1) from Dirichlet distributions with these parameters."""
+        if self._own is None:
+            out: Floats = draw_shares(rng, weight)
+            return out
+        gammas = [self.kernels.draw_gammas(w, np.ones(len(w)), fresh_key(rng), self._own) for w in weight.T]
+        return np.asarray(shares_of(np.column_stack(gammas)))
+
+    def recorded(self) -> tuple[dict[str, float], dict[str, NDArray[np.float32]]]:
+        """As others, the samples' shares, and the share of outliers in all."""
+        numbers, columns = super().recorded()
+        # none is zero, in single precision either
+        shares = np.maximum(self.outlier_share, np.finfo(np.float32).tiny).astype(np.float32)
+        outliers = float(1.0 - self.outlier_share[:, 0].mean())
+        return {**numbers, "outliers": outliers}, {**columns, "outlier_share": shares}
 
     def snapshot(self) -> dict[str, Any]:
         """What the next sweeps depend on."""
@@ -157,7 +194,10 @@ class RobustSamples(LatentSamples):
 
 def drawn_in(data: Observed) -> Floats:
     """Values (D, N), those far from their feature's median brought nearer; features that hardly vary are left alone."""
-    table = data.values if data.missing is None else np.where(data.missing, np.nan, data.values)
+    table = data.values
+    if data.missing is not None:
+        # a feature of which nothing is seen, as in a few new samples, has no median
+        table = np.where(data.missing & ~data.missing.all(axis=1, keepdims=True), np.nan, data.values)
     median = np.nanmedian(table, axis=1, keepdims=True)
     far = _FAR * np.nanmedian(np.abs(table - median), axis=1, keepdims=True) / _NORMAL_MAD
     far = np.where(far > 0, far, np.inf)
@@ -180,7 +220,7 @@ class CountSamples(LatentSamples):
     def _draw(self, state: State, rng: Generator) -> None:
         """Log rates given counts, noise precisions together with them, and exposures."""
         given = self.hidden(state), self.level, self.exposure, self._noise_prior(state)
-        state.noise_precision = self.kernels.draw_rates(*given, fresh_key(rng), self.first)
+        state.noise_precision = self.kernels.draw_rates(*given, fresh_key(rng), self.numbers)
         if self.data.exposure_spread:
             self._draw_exposure(state, rng)
 
@@ -197,7 +237,9 @@ class CountSamples(LatentSamples):
         before, prior = np.asarray(self.data.exposure), self.data.exposure_spread**-2
         precision = weight + prior
         mean = (error + weight * self.exposure + prior * before) / precision
-        new = mean + rng.standard_normal(self.n_samples) / np.sqrt(precision)
+        own = self._own
+        error = rng.standard_normal(self.n_samples) if own is None else normals_at(fresh_key(rng), own, 0)
+        new = mean + error / np.sqrt(precision)
         values += self.exposure - new
         if self.data.missing is not None:
             values[self.data.missing] = 0.0
@@ -212,6 +254,11 @@ class CountSamples(LatentSamples):
             return counts
         error = self.exposure - np.asarray(self.data.exposure)
         return counts + float(normal_log_density(error, self.data.exposure_spread**-2).sum())
+
+    def recorded(self) -> tuple[dict[str, float], dict[str, NDArray[np.float32]]]:
+        """As others, and the exposures."""
+        numbers, columns = super().recorded()
+        return numbers, {**columns, "exposure": self.exposure.astype(np.float32)}
 
     def snapshot(self) -> dict[str, Any]:
         """What the next sweeps depend on."""
@@ -233,4 +280,4 @@ class BinarySamples(LatentSamples):
         super().__init__(data, kernels, spec, start, first)
 
     def _draw(self, state: State, rng: Generator) -> None:
-        self.kernels.draw_signs(self.hidden(state), self.level, fresh_key(rng), self.first)
+        self.kernels.draw_signs(self.hidden(state), self.level, fresh_key(rng), self.numbers)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from nsfa.arrays import Floats, Ints, beside, contiguous, to_host
-from nsfa.data import Observed, no_holes
+from nsfa.data import Observed
+from nsfa.holes import no_holes
 from nsfa.kernels import Kernels, Projection
 from nsfa.kernels.streams import fresh_key
 from nsfa.samples import Samples, project

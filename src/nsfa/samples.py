@@ -11,21 +11,19 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from nsfa.arrays import Floats, Ints
 from nsfa.data import Observed
+from nsfa.directions import beyond_noise, widest
 from nsfa.kernels import Doubled, Doublets, Kernels, Marginal, Projection, Rows
-from nsfa.kernels.streams import fresh_key
+from nsfa.kernels.streams import Numbers, fresh_key
 from nsfa.state import State, widened, without
 
 Generator = np.random.Generator
 
 # Tables of so many entries are small: making their residuals costs little beside a sweep, in time and in memory.
 SMALL = 5_000_000
-
-_POWER_STEPS = 2
-_RESIDUAL_STEPS = 6
 
 
 class Samples:
@@ -104,6 +102,11 @@ class Samples:
         self._buffer = widened(scores, max(width or 0, self._n_factors))
         self.valid = False
 
+    @property
+    def numbers(self) -> Numbers:
+        """What keys the samples' random numbers: their numbers in the whole table."""
+        return self.first
+
     def close(self) -> None:
         """Give back what these samples hold beside this process's memory: nothing."""
 
@@ -118,17 +121,14 @@ class Samples:
         steps of subspace iteration on YᵀY, missing entries at their features' means. Cost O(D N K).
         """
         width = state.n_factors
-        scores = rng.standard_normal((self.n_samples, width))
         self.cluster = np.arange(self.n_samples) if clustered else None
         if towards_data:
-            cross, ones = np.empty((self.n_features, width)), np.ones(self.n_features)
-            for _ in range(_POWER_STEPS):
-                self.kernels.cross(self.data, np.ascontiguousarray(scores), cross)
-                # before the next ones, which take several times their room
-                del scores
-                scores = np.linalg.qr(self.kernels.project(self.data, cross, ones)[0])[0]
+            # nobody else holds the normals: they go before more is made
+            scores = widest(self.data, self.kernels, rng.standard_normal((self.n_samples, width)))
             rotation = np.linalg.qr(rng.standard_normal((width, width)))[0]
             scores = scores @ rotation * np.sqrt(self.n_samples)
+        else:
+            scores = rng.standard_normal((self.n_samples, width))
         self.set_scores(scores, state.width)
         self.refresh(state)
 
@@ -247,7 +247,7 @@ class Samples:
         self._resize(state)
         if not state.n_factors:
             return 0.0
-        return self.kernels.draw_scores(self._projection(state), self.scores, key, self.first)
+        return self.kernels.draw_scores(self._projection(state), self.scores, key, self.numbers)
 
     def note_evidence(self, noise_precision: Floats, gain: float) -> None:
         """Keep log p(Y | G, τ, μ), the scores integrated out: ``gain`` is what they add to that of noise alone."""
@@ -333,38 +333,31 @@ class Samples:
     def add_directions(self, state: State, most: int, beyond: float, rng: Generator) -> Floats | None:
         """Add scores in the directions in which samples differ by more than noise does; returns loadings (D, new).
 
-        Of all directions that are at right angles to the scores there are: in units of the noise, D × N independent
-        entries have singular values up to √D + √N, and ``beyond`` times the squares of these is beyond noise. At most
+        Of all directions that are at right angles to the scores there are: see ``directions.beyond_noise``. At most
         ``most``; None if there are none. Cost O(D N).
         """
         taken = np.linalg.qr(np.column_stack([np.ones(self.n_samples), self.scores]))[0]
         width = min(most, (self.n_samples - taken.shape[1]) // 2)
         if width < 1:
             return None
-        tau, product, holes = (
-            state.noise_precision[:, None],
-            np.empty((self.n_features, width)),
-            self._fit_of_holes(state),
-        )
-        if holes is None:
-            holes = sp.csr_array(self.data.shape)
-        elif state.intercept is not None:
+        holes = self._fit_of_holes(state)
+        if holes is not None and state.intercept is not None:
             # where values are missing they are zero
             holes.data += np.repeat(state.intercept, np.diff(holes.indptr))
-        directions = before = rng.standard_normal((self.n_samples, width))
-        for _ in range(_RESIDUAL_STEPS):
-            directions = np.linalg.qr(directions - taken @ (taken.T @ directions))[0]
-            self.kernels.cross(self.data, directions, product)
-            product += holes @ directions
-            before, directions = directions, self.kernels.project(self.data, product, state.noise_precision)[0]
-            directions = directions + holes.T @ (tau * product)
-        power, axes = np.linalg.eigh(product.T @ (tau * product))
-        axes = axes[:, power > beyond * (np.sqrt(self.n_features) + np.sqrt(self.n_samples)) ** 2]
-        if not axes.shape[1]:
+        begin = rng.standard_normal((self.n_samples, width))
+        found = beyond_noise(self.data, self.kernels, state.noise_precision, taken, holes, begin, beyond)
+        if found is None:
             return None
-        self._append(before @ axes * np.sqrt(self.n_samples))
-        out: Floats = product @ axes / np.sqrt(self.n_samples)
-        return out
+        self._append(found[0])
+        return found[1]
+
+    def recorded(self) -> tuple[dict[str, float], dict[str, NDArray[np.float32]]]:
+        """What a draw keeps of these samples: plain numbers, and arrays with a sample axis by their names in ``Draw``.
+
+        Scores only where they cannot be integrated out, or where values were drawn with them.
+        """
+        kept = {"scores": self.cluster is not None, "drawn_scores": "latent" in self.can}
+        return {}, {name: self.scores.astype(np.float32) for name, there in kept.items() if there}
 
     def snapshot(self) -> dict[str, Any]:
         """What the next sweeps depend on; S and T are those of the scores at the end of a sweep."""

@@ -32,6 +32,15 @@ def read_names(X: Any) -> tuple[str, ...] | None:
     return names
 
 
+def read_sample_names(X: Any) -> tuple[str, ...] | None:
+    """The labels of a frame's rows, or None where these are only numbered."""
+    index = getattr(X, "index", None)
+    # of a list, this is a method
+    if index is None or callable(index) or type(index).__name__ == "RangeIndex":
+        return None
+    return tuple(str(name) for name in index)
+
+
 def as_float_table(X: Any) -> Floats:
     """A fresh float64 array of the table, masked entries as NaN, or one sentence about why there is none."""
     # C order of the transpose is what the engine stores

@@ -2,6 +2,7 @@
 
 import tomllib
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -84,6 +85,32 @@ def test_speed_is_that_of_the_last_seconds():
     assert speeds[-1] == pytest.approx(1) and speeds[0] > 5
 
 
+def test_sweeps_that_wait_for_a_compiler_say_nothing_of_the_speed():
+    pace, now = progress._Pace(compiling=True), 0.0
+    for done in range(1, 21):
+        now += 8.0
+        told = report(done=done, total=2000)
+        speed = pace.speed(told, now)
+        assert progress.describe(told, speed, pace.compiling).endswith("births 25%  compiling")
+    for done in range(21, 400):
+        now += 0.01
+        told = report(done=done, total=2000)
+        speed = pace.speed(told, now)
+    assert speed == pytest.approx(100, rel=0.05) and not pace.compiling
+    assert progress.describe(told, speed, pace.compiling).endswith("100 sweeps/s  0:16 left")
+
+
+@pytest.mark.parametrize(("compiling", "silence"), [(False, progress.SHORT), (True, progress.LONG)])
+def test_sweeps_of_large_tables_have_a_speed_before_there_are_many(compiling, silence):
+    pace = progress._Pace(compiling)
+    speeds = {17.0 * n: pace.speed(report(done=n), 17.0 * n) for n in range(1, 25)}
+    told = {time: speed for time, speed in speeds.items() if np.isfinite(speed)}
+    # a first report, the silence, and one to measure from
+    assert silence + 17 < min(told) <= silence + 3 * 17
+    np.testing.assert_allclose(list(told.values()), 1 / 17)
+    assert not pace.compiling
+
+
 def test_a_log_gets_few_lines(monkeypatch, capsys):
     clock = iter(float(i) for i in range(10_000))
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock) / 10)
@@ -140,6 +167,23 @@ def test_the_library_s_way_to_go_on_becomes_the_command_s():
 def test_text_of_unknown_origin_cannot_steer_the_terminal(capsys):
     words.fail("a\x1b[2Jb[red]c[/red]\x07")
     assert capsys.readouterr().err == "Error: a\\x1b[2Jb[red]c[/red]\\x07\n"
+
+
+@pytest.mark.parametrize(
+    ("n", "large", "words"),
+    [
+        (0, 0, "No substantial factors (5 genes or more): none recurs in more than half of the draws."),
+        (1, 0, "No substantial factors (5 genes or more): 1 smaller recurs in more than half of the draws."),
+        (3, 0, "No substantial factors (5 genes or more): 3 smaller recur in more than half of the draws."),
+        (1, 1, "1 substantial factor (5 genes or more) recurs in more than half of the draws."),
+        (3, 2, "2 substantial factors (5 genes or more), and 1 smaller, recur in more than half of the draws."),
+    ],
+)
+def test_the_closing_words_are_plain_where_there_is_nothing(n, large, words):
+    found = {"n_components": n, "n_substantial": large, "n_substantial_posterior": {str(large): 1.0}}
+    assert _numbers({**found, "n_components_posterior": {"4": 0.5, "5": 0.5}})[0] == words
+    (said,) = _numbers({**found, "n_components": large, "n_components_posterior": {str(large): 1.0}})
+    assert said.startswith("No factors: none recurs" if not large else f"{large} factor")
 
 
 @pytest.mark.parametrize(

@@ -120,10 +120,17 @@ def test_scores_of_a_part_are_those_of_the_whole(name, kind):
     whole, kernels = samples.scores.copy(), get_kernels(name, threads=2)
     kernels.draw_scores(problem, whole, 3)
     scores = np.zeros_like(whole[5:])
-    kernels.draw_scores(part, scores, 3, first=5)
+    kernels.draw_scores(part, scores, 3, numbers=5)
     np.testing.assert_allclose(scores, whole[5:], **TOLERANCE)
     few = few_missing(problem.holes, state.n_factors)[problem.pattern[5:]]
     assert kind != "some" or (few & (samples.data.missing[:, 5:].any(axis=0))).any(), "a small correction is among them"
+    kernels.draw_scores(part, scores, 3, numbers=np.arange(5, 12))
+    np.testing.assert_allclose(scores, whole[5:], **TOLERANCE)
+    # in any order
+    back = problem._replace(projection=problem.projection[::-1], pattern=problem.pattern[::-1])
+    turned = np.zeros_like(whole)
+    kernels.draw_scores(back, turned, 3, numbers=np.arange(12)[::-1])
+    np.testing.assert_allclose(turned[::-1], whole, **TOLERANCE)
     kernels.draw_scores(part, scores, 3)
     assert not np.isclose(scores, whole[5:]).any()
 
@@ -278,6 +285,10 @@ def test_gammas(rng):
     a, b = (get_kernels(name).draw_gammas(shape, rate, 78) for name in ("reference", "numba"))
     np.testing.assert_allclose(a, b, rtol=1e-10)
     np.testing.assert_array_equal(get_kernels("numba", threads=2).draw_gammas(shape, rate, 78), b)
+    order = np.arange(len(shape))[::-1]
+    for name in ("reference", "numba"):
+        turned = get_kernels(name).draw_gammas(shape[order], rate[order], 78, order)
+        np.testing.assert_allclose(turned[order], b, rtol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.7])

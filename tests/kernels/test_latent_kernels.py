@@ -90,6 +90,25 @@ def test_backends_agree_where_numbers_are_extreme(kind, holes):
         np.testing.assert_allclose(y, x, rtol=1e-9)
 
 
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+@pytest.mark.parametrize("kind", ["robust", "counts", "binary"])
+def test_values_hang_on_the_sample_s_number_and_not_on_its_place(kind, backend):
+    seen, mean, precision = extreme(kind, np.random.default_rng(5))
+    whole, part = problem(seen, mean, precision, None), problem(seen[:, 4:9], mean, precision, None)
+    # alike shares, and the noise held: they are what the samples have in common
+    kernels, level, held = get_kernels(backend), np.zeros(len(seen)), np.zeros((2, len(seen)))
+    for given, numbers in ((whole, 3), (part, np.arange(7, 12))):
+        n_samples = given.seen.shape[1]
+        if kind == "counts":
+            kernels.draw_rates(given, level, 0.3 * np.ones(n_samples), held, 7, numbers)
+        elif kind == "binary":
+            kernels.draw_signs(given, level, 7, numbers)
+        else:
+            shares = np.tile(SHARES, (n_samples, 1))
+            kernels.draw_outliers(given, shares, SCALES, held, LARGEST_PRECISION, 7, numbers)
+    np.testing.assert_allclose(part.values, whole.values[:, 4:9], rtol=1e-12)
+
+
 @pytest.mark.parametrize(("y", "mean", "precision"), [(0, -2.0, 2.0), (0, 2.0, 1.0), (1, 0.0, 0.5), (200, 3.0, 4.0)])
 def test_log_rates_are_drawn_from_their_conditional(y, mean, precision):
     n_samples, times = 4000, 40

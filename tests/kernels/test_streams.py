@@ -6,6 +6,7 @@ from nsfa.kernels import streams
 from nsfa.kernels.birth_kernels import gamma_draw
 from nsfa.kernels.compiled import fill_normals, fill_words, normal_at
 from nsfa.kernels.reference import gamma_draw as reference_gamma
+from nsfa.kernels.streams import numbered
 
 
 @pytest.mark.parametrize(
@@ -42,12 +43,12 @@ def test_units_lie_strictly_inside_the_interval():
 @pytest.mark.parametrize("n_columns", [1, 2, 7])
 def test_compiled_normals_equal_the_numpy_ones(n_columns):
     out = np.empty((50, n_columns))
-    fill_normals(np.uint64(99), 3, out)
-    np.testing.assert_allclose(out, streams.normals(99, 50, n_columns, first_row=3), rtol=1e-13)
+    fill_normals(np.uint64(99), numbered(3, len(out)), out)
+    np.testing.assert_allclose(out, streams.normals(99, 50, n_columns, numbers=3), rtol=1e-13)
 
 
 def test_a_row_does_not_depend_on_the_block_it_is_drawn_in():
-    np.testing.assert_array_equal(streams.normals(5, 10, 4)[6:], streams.normals(5, 4, 4, first_row=6))
+    np.testing.assert_array_equal(streams.normals(5, 10, 4)[6:], streams.normals(5, 4, 4, numbers=6))
 
 
 def test_every_path_of_the_ziggurat_is_compared():
@@ -73,7 +74,7 @@ def test_uniforms_and_normals_have_their_distributions():
         assert stats.kstest(sample.ravel(), "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(u.ravel(), v.ravel())[0, 1]) < 4 / np.sqrt(u.size)
     many = np.empty((40_000, 25))
-    fill_normals(np.uint64(7), 0, many)
+    fill_normals(np.uint64(7), numbered(0, len(many)), many)
     assert stats.kstest(many.ravel(), "norm").pvalue > 1e-3
     for sample in (many, many[many > 2.5], many[np.abs(many) > 3.4]):
         expected = stats.norm.sf(2.5 if sample.min() > 2 else 3.4) * (1 if sample.min() > 2 else 2)

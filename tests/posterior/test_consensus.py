@@ -10,7 +10,7 @@ from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.kernels import get_kernels
 from nsfa.posterior import build as module
-from nsfa.posterior import columns, shares
+from nsfa.posterior import columns, scores, shares
 from nsfa.posterior.align import align, evenly
 from nsfa.posterior.build import build_consensus
 
@@ -58,7 +58,7 @@ def test_scores_of_a_factor_that_few_draws_have_are_taken_from_those(rng, monkey
     data = observe(rng.normal(size=(10, 4)))
     given = data, [draws], align(draws, dense=False), get_kernels("reference")
     every = build_consensus(*given)
-    monkeypatch.setattr(module, "SCORE_DRAWS", 2)
+    monkeypatch.setattr(scores, "SCORE_DRAWS", 2)
     few = build_consensus(*given)
     assert (few.support < 1).sum() == 1 and (few.scores_std > 0.1).all()
     np.testing.assert_allclose(few.scores, every.scores, atol=1e-9)

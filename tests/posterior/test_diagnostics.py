@@ -40,6 +40,19 @@ def test_constant_traces_are_no_error():
     assert ess_bulk(np.ones((4, 100))) == 400
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("values", [[np.inf], [-np.inf], [np.nan], [np.inf, -np.inf]])
+@pytest.mark.parametrize("where", [np.s_[1, 7:9], np.s_[2], np.s_[:]], ids=["two draws", "a chain", "all"])
+def test_traces_that_are_not_finite_agree_on_nothing(values, where, rng):
+    trace = rng.normal(size=(4, 100))
+    trace[where] = np.resize(values, trace[where].shape)
+    assert split_rhat(trace) == np.inf and ess_bulk(trace) == ess_tail(trace) == 0
+    found = diagnose({"K": trace, "other": rng.normal(size=(4, 100))})
+    assert not found.converged and not np.isfinite(found.table[0].mean)
+    assert "the number of factors K has values that are not finite" in found.verdict
+    assert "inf" in repr(found) or "nan" in repr(found)
+
+
 def test_two_values_each_in_half_of_the_draws_can_agree(rng):
     trace = rng.permutation(np.repeat([3.0, 4.0], 1000)).reshape(4, 500)
     assert split_rhat(trace) < 1.05

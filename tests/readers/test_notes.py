@@ -41,6 +41,19 @@ def test_totals_of_counts_that_differ(counted):
     assert "1,1" in note and "divide each by its total" in note
 
 
+def test_samples_and_genes_without_counts(counted, rng):
+    counted[[2, 7]], counted[:, 5] = 0, 0
+    for log2 in (False, True):
+        notes = [text for text in found(counted, log2) if "no counts at all" in text]
+        assert notes == [
+            "2 sample(s) have no counts at all ('s2', 's7') and 1 gene(s) have no counts at all ('g5'): leave them out, "
+            "since they say nothing about the factors."
+        ]
+    holes = np.where((rng.random(counted.shape) < 0.2) & (counted > 0), np.nan, counted)
+    assert any("2 sample(s) have no counts at all" in text for text in found(holes))
+    assert not any("no counts" in text for text in found(np.minimum(counted, 1)) + found(counted - 0.5))
+
+
 def test_two_samples_are_few(logs):
     assert notes_on(logs[:5], SAMPLES[:5], GENES, False) == []
     (note,) = notes_on(logs[:3], SAMPLES[:3], GENES, False)

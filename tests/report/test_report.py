@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -106,6 +107,12 @@ def test_no_name_is_read_as_markup(tmp_path):
     data = data_of(text)
     assert data["genes"][:3] == list(names[:3]) and data["samples"]["annotations"][0]["levels"] == [SCRIPT, "x"]
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+def test_small_factors_alone_are_told_plainly():
+    posterior = SimpleNamespace(spec=SimpleNamespace(n_components=None, pattern="ibp"))
+    told = prose._count(posterior, SimpleNamespace(n_factors=2, n_substantial=0))
+    assert told.startswith("There are no substantial factors (5 genes or more); 2 smaller were found in more than half")
 
 
 def test_nothing_points_outside_but_the_doi(tmp_path):

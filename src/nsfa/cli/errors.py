@@ -27,6 +27,9 @@ USER_ERROR, NOT_CONVERGED, PARTLY_CONVERGED, INTERRUPTED, TERMINATED = 1, 2, 3, 
 _TRACKER = "ignore::UserWarning:joblib.externals.loky.backend.resource_tracker"
 # how the library names what this program calls ``nsfa resume``
 _RESUME = re.compile(r"nsfa\.resume\(('[^']*'|\"[^\"]*\")\)")
+# what the framework says of a value that is none of those there are, or not the number there should be
+_CHOICES = re.compile(r"(?:Value error, )?('.*') is not one of (.*?)\.?")
+_NUMBERS = re.compile(r"Input should be (?:a valid (integer|number).*|greater than or equal to (\S+))")
 # a wrong option or argument; the framework's own code for it is 2, which here means "not converged"
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 
@@ -56,7 +59,21 @@ def usage_errors() -> Iterator[None]:
         yield
     except UsageError as error:
         error.exit_code = USER_ERROR  # type: ignore[attr-defined]
+        error.message = what_must_hold(str(getattr(error, "message", error)))  # type: ignore[attr-defined]
         raise
+
+
+def what_must_hold(text: str) -> str:
+    """What the framework says of an option's value, in the words in which everything else is said."""
+    if found := _CHOICES.fullmatch(text):
+        given, choices = found.groups()
+        names = choices.replace("'", "")
+        return f"must be one of {names}. Got {given}."
+    text = re.sub(r"^Value error, ", "", text)
+    if found := _NUMBERS.fullmatch(text):
+        kind, bound = found.groups()
+        return f"must be >= {bound}." if bound else f"must be {'an int' if kind == 'integer' else 'a number'}."
+    return text
 
 
 @contextmanager

@@ -107,12 +107,15 @@ def _holes(source: dict[str, Any]) -> str:
 def read_input(table: Path, reading: ReadingOptions, quiet: bool, likelihood: str = "gaussian") -> Any:
     """Read a table, and say what was noticed, but for what a ``likelihood`` of its own answers."""
     from nsfa.cli.errors import quiet_library
+    from nsfa.discrete import NO_COUNTS
     from nsfa.readers import read_table
 
     with quiet_library(quiet):
         read = read_table(table, **vars(reading))
     if likelihood != "gaussian":
-        read = replace(read, notes=[text for text in read.notes if "--likelihood" not in text])
+        # what has no counts, the fit says by itself
+        said = "--likelihood", NO_COUNTS
+        read = replace(read, notes=[text for text in read.notes if not any(word in text for word in said)])
     for text in [] if quiet else read.notes:
         note(text)
     return read
@@ -132,6 +135,10 @@ def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | N
     }  # fmt: skip
     if jobs == 0:
         raise ValueError("--jobs must not be 0. Got 0; leave it out to use every core.")
+    if sampling.preview and sampling.tune == "auto":
+        raise ValueError(
+            "--preview is as short as it is however far the chains get. Got it with --tune auto; leave one of them out."
+        )
     if model.model == "nsfa" and model.n_components is not None:
         raise ValueError(
             f"--n-components is for models with a fixed number of factors; nsfa infers it. Got {model.n_components}; "

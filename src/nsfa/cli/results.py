@@ -49,7 +49,8 @@ def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config
         write_outliers(out, posterior, samples.index)
     if wanted.impute:
         write_imputed(out, posterior, samples.index, bool(config.get("table", {}).get("samples_in_rows")))
-    found = {**summary(posterior), "notes": config.get("input", {}).get("notes")}
+    poor = [str(samples.index[n]) for n in posterior.poor_samples()] if posterior.spec.noise == "robust" else []
+    found = {**summary(posterior), "poor_samples": poor, "notes": config.get("input", {}).get("notes")}
     write_text(out / "diagnostics.json", json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     if wanted.report:
         write_figures(out, _drawings(posterior, samples, symbols))
@@ -174,10 +175,11 @@ def write_outliers(out: Path, posterior: Posterior, samples: Any) -> None:
     """
     import pandas as pd
 
-    write_csv(out / OUTLIER_SHARES, pd.DataFrame({"outliers": posterior.outlier_shares()}, index=samples), "sample")
+    shares = np.asarray(posterior.outlier_shares())
+    write_csv(out / OUTLIER_SHARES, pd.DataFrame({"outliers": shares}, index=samples), "sample")
     table = posterior.outliers()
     table["sample"] = [samples[n] for n in table["sample"]]
-    table = table.drop(columns="feature").rename(columns={"name": "gene"})
+    table = table.drop(columns=["feature", "sample_name"], errors="ignore").rename(columns={"name": "gene"})
     write_csv(out / OUTLIERS, table[["gene", *table.columns.drop("gene")]], None)
 
 

@@ -151,6 +151,11 @@ def tell(out: Path, found: dict[str, Any]) -> None:
             f"{found['n_outlying']} {which} on one or two samples: see two_samples in factors.csv.{cure}",
             style="yellow",
         )
+    if found["poor_samples"]:
+        from nsfa.readers.sheet import show_some
+
+        some, have = show_some(found["poor_samples"]), "s have" if len(found["poor_samples"]) > 1 else " has"
+        say(f"{len(found['poor_samples'])} sample{have} clearly more outliers than the others: {some}.", style="yellow")
     if found["advice"] is not None:
         from nsfa.posterior.advice import Advice
 
@@ -167,11 +172,14 @@ def _numbers(found: dict[str, Any]) -> list[str]:
     n, large = found["n_components"], found["n_substantial"]
     substantial, every = found["n_substantial_posterior"], found["n_components_posterior"]
     recur = f"recur{'s' if n == 1 else ''} in more than half of the draws."
-    guises = _guises(large, substantial)
+    guises, none = _guises(large, substantial), "none recurs in more than half of the draws."
     if substantial == every:
-        return [f"{n} factor{'s' if n != 1 else ''} {recur} {_likely('factors', every)}{guises}"]
+        factors = f"{n} factor{'s' if n != 1 else ''} {recur}" if n else f"No factors: {none}"
+        return [f"{factors} {_likely('factors', every)}{guises}"]
     smaller = f", and {n - large} smaller, " if n > large else " "
     factors = f"{large} substantial factor{'s' if large != 1 else ''} ({SUBSTANTIAL} genes or more){smaller}{recur}"
+    if not large:
+        factors = f"No substantial factors ({SUBSTANTIAL} genes or more): {f'{n} smaller {recur}' if n else none}"
     given = len(every) == 1
     return [
         factors,

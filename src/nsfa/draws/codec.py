@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nsfa.data import Elsewhere, Observed
+from nsfa.data import Observed
 from nsfa.draw import Draw, factor_counts
+from nsfa.elsewhere import Elsewhere
 from nsfa.kernels import Holes
 from nsfa.model.spec import Gamma, ModelSpec, Priors
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nsfa.arrays import Bools, Floats, Ints
+from nsfa.kernels.streams import Numbers
 
 BACKENDS = ("numba", "reference")
 
@@ -286,8 +287,8 @@ class Kernels(Protocol):
     ) -> tuple[Ints, Floats]:
         """One Gibbs pass over (z, g) with given prior logits, rows independent. Returns usage (K,) and residuals."""
 
-    def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
-        """Gamma(shape, rate) draws, one per entry of the (n,) arrays."""
+    def draw_gammas(self, shape: Floats, rate: Floats, key: int, numbers: Numbers = 0) -> Floats:
+        """Gamma(shape, rate) draws, one per entry of the (n,) arrays, keyed by its number."""
 
     def own_factors(self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, residual: Floats) -> Own:
         """The factors used by one feature alone; ``residual`` (D,) counts all factors."""
@@ -330,10 +331,10 @@ class Kernels(Protocol):
     def draw_dense(self, loadings: Floats, rows: Rows, key: int) -> Floats:
         """Draw every feature's loadings from its K-variate normal conditional. Returns residuals (D,)."""
 
-    def draw_scores(self, problem: Projection, scores: Floats, key: int, first: int = 0) -> float:
+    def draw_scores(self, problem: Projection, scores: Floats, key: int, numbers: Numbers = 0) -> float:
         """Draw all scores (N, K); returns Σ_n [½ aᵀΛ⁻¹a − ½ log|Λ|], the part of log p(Y | G, ψ) that needs them.
 
-        Random numbers are keyed by the sample's number in the whole table, ``first`` being that of the first row.
+        Random numbers are keyed by the samples' ``numbers``, as wherever they are a parameter.
         """
 
     def score_moments(self, problem: Projection) -> tuple[Floats, Floats, Floats]:
@@ -343,7 +344,14 @@ class Kernels(Protocol):
         """Mean and variance of g_d·x_n given sample n's observed entries, for pairs (n, d) sorted by n."""
 
     def draw_outliers(
-        self, problem: Hidden, shares: Floats, scales: Floats, prior: Floats, largest: float, key: int, first: int = 0
+        self,
+        problem: Hidden,
+        shares: Floats,
+        scales: Floats,
+        prior: Floats,
+        largest: float,
+        key: int,
+        numbers: Numbers = 0,
     ) -> tuple[Floats, Floats, Floats]:
         """Draw which entries are outliers, the noise precisions given that, and deviations o ~ N(0, v_j ψ_d).
 
@@ -363,7 +371,7 @@ class Kernels(Protocol):
         """
 
     def draw_rates(
-        self, problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0
+        self, problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, numbers: Numbers = 0
     ) -> Floats:
         """Draw values given counts ~ Poisson(exp(value + level_d + exposure_n)); ``level`` (D,), ``exposure`` (N,).
 
@@ -371,7 +379,7 @@ class Kernels(Protocol):
         √ψ_d: one Metropolis step each. ``prior`` (2, D) are their shapes and rates; a shape of 0 holds them.
         """
 
-    def draw_signs(self, problem: Hidden, level: Floats, key: int, first: int = 0) -> None:
+    def draw_signs(self, problem: Hidden, level: Floats, key: int, numbers: Numbers = 0) -> None:
         """Draw values given whether value + level_d is above zero (1) or below (0)."""
 
     def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:

@@ -122,6 +122,13 @@ def fill_words(key, row, first, second):
 
 
 @jit
+def fill_words_at(key, row, columns, first, second):
+    """Word pairs for some columns of one row."""
+    for k in range(first.shape[0]):
+        first[k], second[k] = word_pair(key, row, columns[k], 0, 0)
+
+
+@jit
 def words_of_rows(key, first_row, n_rows):
     """Word pairs for column 0 of many rows, as two arrays; vectorised like ``fill_words``."""
     first, second = np.empty(n_rows, np.uint64), np.empty(n_rows, np.uint64)
@@ -184,13 +191,13 @@ def normal_at(key, row, column):
 
 
 @jit
-def fill_normals(key, first_row, out):
-    """Standard normals, row i keyed by ``first_row + i``: the compiled twin of ``streams.normals``."""
+def fill_normals(key, rows, out):
+    """Standard normals, those of row i keyed by ``rows[i]``: the compiled twin of ``streams.normals``."""
     n_columns = out.shape[1]
     n_blocks = (n_columns + 1) // 2
     first, second = np.empty(n_blocks, np.uint64), np.empty(n_blocks, np.uint64)
     for i in range(out.shape[0]):
-        row = first_row + i
+        row = rows[i]
         fill_words(key, row, first, second)
         for k in range(n_columns // 2):
             out[i, 2 * k] = normal_from(first[k], key, row, k, 0)
@@ -236,11 +243,13 @@ def gamma_from(first, second, shape, key, row, column):
 
 
 @jit
-def fill_gammas(key, first_row, shape, rate, out):
-    """Gamma(shape, rate) draws, entry i keyed by ``first_row + i``."""
-    first, second = words_of_rows(key, first_row, out.shape[0])
+def fill_gammas(key, rows, shape, rate, out):
+    """Gamma(shape, rate) draws, entry i keyed by ``rows[i]``."""
+    first, second = np.empty(out.shape[0], np.uint64), np.empty(out.shape[0], np.uint64)
     for i in range(out.shape[0]):
-        out[i] = gamma_from(first[i], second[i], shape[i], key, np.uint64(first_row + i), np.uint64(0)) / rate[i]
+        first[i], second[i] = word_pair(key, rows[i], 0, 0, 0)
+    for i in range(out.shape[0]):
+        out[i] = gamma_from(first[i], second[i], shape[i], key, rows[i], np.uint64(0)) / rate[i]
 
 
 @jit

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pickle
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -278,13 +279,24 @@ def write_zarr(array: Any, path: Any) -> None:
 
 def mapped(X: Any, function: Callable[..., Any], payload: Any, width: int) -> Any:
     """A dask array (n_samples, width) of function(chunk, payload), lazy, made where the chunks of X are."""
+    whole = X.rechunk({1: -1})
+    return whole.map_blocks(
+        function, payload=_carried(payload), dtype="float64", chunks=(whole.chunks[0], (width,)), meta=_empty()
+    )
+
+
+def _carried(payload: Any) -> Any:
+    """What goes with a lazy array: a large one not with its graph, but once, to the workers of the client in use."""
     from dask.delayed import delayed
 
-    whole = X.rechunk({1: -1})
-    carried = delayed(payload, pure=False)
-    return whole.map_blocks(
-        function, payload=carried, dtype="float64", chunks=(whole.chunks[0], (width,)), meta=_empty()
-    )
+    distributed = sys.modules.get("distributed")
+    with suppress(ValueError):
+        if distributed is not None and len(pickle.dumps(payload, protocol=5)) > _SMALL:
+            client = distributed.Client.current()
+            with _graphs_of_any_size():
+                # a task: a worker that is lost with it does not take it away
+                return client.persist(delayed(_same, pure=False)(payload))
+    return delayed(payload, pure=False)
 
 
 def _empty() -> Any:

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import fill_words, gamma_draw, inline, jit, normal_from, to_unit, word_pair
+from nsfa.kernels.compiled import fill_words_at, gamma_draw, inline, jit, normal_from, to_unit, word_pair
 from nsfa.kernels.streams import FAR, STRETCH_COLUMN
 
 
@@ -58,7 +58,7 @@ def outlier_scale(square, shares, scales, u):
 
 
 @jit
-def _errors(d, problem, fit, ceiling, words, first, size, doubt):
+def _errors(d, problem, fit, ceiling, words, size, doubt):
     """Squared errors of feature d in noise units, and by how much each one's uniform is below what bounds it.
 
     ``ceiling`` (B, N) bounds the probability of an outlier whose squared error, in noise units, is in [b, b + 1). Zero
@@ -70,7 +70,7 @@ def _errors(d, problem, fit, ceiling, words, first, size, doubt):
         error = np.float64(seen[n]) - fit[n]
         size[n] = error * error * tau
     for n in range(n_samples):
-        doubt[n] = ceiling[np.uint64(min(size[n], last)), n] - to_unit(words[first + n])
+        doubt[n] = ceiling[np.uint64(min(size[n], last)), n] - to_unit(words[n])
     count = fit.shape[0]
     if problem.missing.shape[0] > 0:
         for n in range(n_samples):
@@ -81,7 +81,7 @@ def _errors(d, problem, fit, ceiling, words, first, size, doubt):
 
 
 @jit
-def _find_outliers(size, doubt, shares, scales, words, first, kinds, which):
+def _find_outliers(size, doubt, shares, scales, words, kinds, which):
     """Which entries of a feature are outliers and of which kind; returns how many, and Σ size/(1 + v_j) of all.
 
     Sizes of outliers are set to zero.
@@ -89,7 +89,7 @@ def _find_outliers(size, doubt, shares, scales, words, first, kinds, which):
     found, square = 0, 0.0
     for n in range(np.uint64(size.shape[0])):
         if doubt[n] > 0.0:
-            j = outlier_scale(size[n], shares[n], scales, to_unit(words[first + n]))
+            j = outlier_scale(size[n], shares[n], scales, to_unit(words[n]))
             if j > 0:
                 kinds[found], which[found] = j, n
                 found += 1
@@ -105,17 +105,17 @@ def _find_outliers(size, doubt, shares, scales, words, first, kinds, which):
 
 
 @jit
-def outlier_rows(lo, hi, problem, shares, scales, ceiling, prior, largest, key, first, weight, precision):
+def outlier_rows(lo, hi, problem, shares, scales, ceiling, prior, largest, key, numbers, weight, precision):
     """Draw outliers, the noise and deviations, which values are then without; see ``Kernels.draw_outliers``."""
     n_samples = problem.seen.shape[1]
     fit, size, doubt = np.empty(n_samples), np.empty(n_samples), np.empty(n_samples)
     kinds, which = np.empty(n_samples, np.int64), np.empty(n_samples, np.int64)
-    words, number = np.empty((2, first + n_samples), np.uint64), np.zeros(shares.shape)
+    words, number = np.empty((2, n_samples), np.uint64), np.zeros(shares.shape)
     for d in range(lo, hi):
         fit_row(d, problem, fit)
-        fill_words(key, d, words[0], words[1])
-        count = _errors(d, problem, fit, ceiling, words[0], first, size, doubt)
-        found, square = _find_outliers(size, doubt, shares, scales, words[0], first, kinds, which)
+        fill_words_at(key, d, numbers, words[0], words[1])
+        count = _errors(d, problem, fit, ceiling, words[0], size, doubt)
+        found, square = _find_outliers(size, doubt, shares, scales, words[0], kinds, which)
         precision[d] = problem.noise_precision[d]
         if prior[0, d] > 0.0:
             shape, rate = prior[0, d] + 0.5 * count, prior[1, d] + 0.5 * square / problem.noise_precision[d]
@@ -125,7 +125,7 @@ def outlier_rows(lo, hi, problem, shares, scales, ceiling, prior, largest, key, 
         for i in range(found):
             j, n = kinds[i], which[i]
             share, y = scales[j] / (1.0 + scales[j]), np.float64(problem.seen[d, n])
-            normal = normal_from(words[1, first + n], key, d, first + n, 1)
+            normal = normal_from(words[1, n], key, d, numbers[n], 1)
             deviation = share * (y - fit[n]) + math.sqrt(share / precision[d]) * normal
             problem.values[d, n] = y - deviation
             number[n, j] += 1.0
@@ -173,13 +173,13 @@ def _beyond_far(least, first, second, key, d, n):
 
 
 @jit
-def sign_rows(lo, hi, problem, level, key, first):
+def sign_rows(lo, hi, problem, level, key, numbers):
     """Draw the normal values whose signs are seen as 0 or 1; see ``Kernels.draw_signs``."""
     n_samples = problem.seen.shape[1]
-    fit, words = np.empty(n_samples), np.empty((2, first + n_samples), np.uint64)
+    fit, words = np.empty(n_samples), np.empty((2, n_samples), np.uint64)
     for d in range(lo, hi):
         fit_row(d, problem, fit)
-        fill_words(key, d, words[0], words[1])
+        fill_words_at(key, d, numbers, words[0], words[1])
         spread = 1.0 / math.sqrt(problem.noise_precision[d])
         for n in range(n_samples):
             if is_missing(problem, d, n):
@@ -187,9 +187,9 @@ def sign_rows(lo, hi, problem, level, key, first):
             side = 1.0 if problem.seen[d, n] > 0.5 else -1.0
             least = -side * (fit[n] + level[d]) / spread
             # what the first word pair gives at once, for most; the sign is free above 0
-            beyond = normal_from(words[1, first + n], key, d, first + n, 1)
+            beyond = normal_from(words[1, n], key, d, numbers[n], 1)
             beyond = beyond if least < 0.0 else abs(beyond)
             if least >= FAR or beyond <= least:
-                at = words[0, first + n], words[1, first + n], key, np.uint64(d), np.uint64(first + n)
+                at = words[0, n], words[1, n], key, np.uint64(d), numbers[n]
                 beyond = _beyond_far(least, *at) if least >= FAR else _beyond_near(least, *at)
             problem.values[d, n] = fit[n] + side * spread * beyond

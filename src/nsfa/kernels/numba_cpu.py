@@ -36,6 +36,7 @@ from nsfa.kernels import (
 )
 from nsfa.kernels.compiled import fill_gammas, fill_normals
 from nsfa.kernels.complete_scores import moments_complete, scores_complete, shared_root
+from nsfa.kernels.streams import Numbers, numbered
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats, Ints
@@ -153,11 +154,11 @@ class NumbaKernels:
         power = np.einsum("dn,dn->d", values, values)
         marginal_kernels.marginal_rows(problem, values, power, A, P, PA @ PA.T, np.uint64(key))
 
-    def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
-        out = np.empty(len(shape))
+    def draw_gammas(self, shape: Floats, rate: Floats, key: int, numbers: Numbers = 0) -> Floats:
+        out, rows = np.empty(len(shape)), numbered(numbers, len(shape))
 
         def one(lo: int, hi: int) -> None:
-            fill_gammas(np.uint64(key), lo, shape[lo:hi], rate[lo:hi], out[lo:hi])
+            fill_gammas(np.uint64(key), rows[lo:hi], shape[lo:hi], rate[lo:hi], out[lo:hi])
 
         self._over_rows(one, len(shape), 8)
         return out
@@ -210,33 +211,33 @@ class NumbaKernels:
         self._over_rows(one, loadings.shape[0], loadings.shape[1] ** 2)
         return residual
 
-    def draw_scores(self, problem: Projection, scores: Floats, key: int, first: int = 0) -> float:
+    def draw_scores(self, problem: Projection, scores: Floats, key: int, numbers: Numbers = 0) -> float:
         if len(scores) > _SAMPLES_PER_BLOCK and _complete(problem.holes):
-            return self._scores_in_blocks(problem, scores, key, first)
-        normals = np.empty(scores.shape)
+            return self._scores_in_blocks(problem, scores, key, numbers)
+        normals, rows = np.empty(scores.shape), numbered(numbers, len(scores))
 
         def fill(lo: int, hi: int) -> None:
-            fill_normals(np.uint64(key), first + lo, normals[lo:hi])
+            fill_normals(np.uint64(key), rows[lo:hi], normals[lo:hi])
 
         self._over_rows(fill, *scores.shape)
         if _complete(problem.holes):
             if scores.size * scores.shape[1] < _SMALL_SCORES:
                 return sample_kernels.scores_small(problem, scores, normals)  # type: ignore[no-any-return]
             return scores_complete(problem.projection, shared_root(problem), scores, normals)
-        return self._scores_with_holes(problem, scores, normals, key, first)
+        return self._scores_with_holes(problem, scores, normals, key, rows)
 
-    def _scores_in_blocks(self, problem: Projection, scores: Floats, key: int, first: int) -> float:
-        shared = shared_root(problem)
+    def _scores_in_blocks(self, problem: Projection, scores: Floats, key: int, numbers: Numbers) -> float:
+        shared, every = shared_root(problem), numbered(numbers, len(scores))
 
         def one(lo: int) -> float:
             rows = slice(lo, min(lo + _SAMPLES_PER_BLOCK, len(scores)))
             normals = np.empty(scores[rows].shape)
-            fill_normals(np.uint64(key), first + lo, normals)
+            fill_normals(np.uint64(key), every[rows], normals)
             return scores_complete(problem.projection[rows], shared, scores[rows], normals)
 
         return float(sum(self._each(one, range(0, len(scores), _SAMPLES_PER_BLOCK))))
 
-    def _scores_with_holes(self, problem: Projection, scores: Floats, normals: Floats, key: int, before: int) -> float:
+    def _scores_with_holes(self, problem: Projection, scores: Floats, normals: Floats, key: int, numbers: Any) -> float:
         order, first = _samples_of_patterns(problem)
         few = few_missing(problem.holes, scores.shape[1])
         evidence, width = np.empty(len(few)), scores.shape[1] ** 2
@@ -244,7 +245,7 @@ class NumbaKernels:
         if len(some):
             root, inverse = shared_root(problem)
             b, weighted = problem.projection @ inverse.T, problem.loadings * np.sqrt(problem.noise_precision)[:, None]
-            arguments = problem.holes, weighted @ inverse.T, b, normals, np.uint64(key), before, evidence
+            arguments = problem.holes, weighted @ inverse.T, b, normals, np.uint64(key), numbers, evidence
 
             def one(lo: int, hi: int) -> None:
                 sample_kernels.scores_from_shared(some[lo:hi], order, first, *arguments)
@@ -285,10 +286,18 @@ class NumbaKernels:
         return mean, variance
 
     def draw_outliers(
-        self, problem: Hidden, shares: Floats, scales: Floats, prior: Floats, largest: float, key: int, first: int = 0
+        self,
+        problem: Hidden,
+        shares: Floats,
+        scales: Floats,
+        prior: Floats,
+        largest: float,
+        key: int,
+        numbers: Numbers = 0,
     ) -> tuple[Floats, Floats, Floats]:
         weight, precision = np.empty((2, len(problem.seen))), np.empty(len(problem.seen))
-        rest = shares, scales, _outlier_ceiling(shares, scales), prior, largest, np.uint64(key), first
+        every = numbered(numbers, problem.seen.shape[1])
+        rest = shares, scales, _outlier_ceiling(shares, scales), prior, largest, np.uint64(key), every
 
         def one(lo: int, hi: int) -> Floats:
             return latent_kernels.outlier_rows(lo, hi, problem, *rest, weight, precision)  # type: ignore[no-any-return]
@@ -303,20 +312,22 @@ class NumbaKernels:
         return share_kernels.draw_concentrations(counts, concentration, shape, rate, np.uint64(key))  # type: ignore[no-any-return]
 
     def draw_rates(
-        self, problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0
+        self, problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, numbers: Numbers = 0
     ) -> Floats:
-        precision = np.empty(len(level))
+        precision, every = np.empty(len(level)), numbered(numbers, problem.seen.shape[1])
 
         def one(lo: int, hi: int) -> None:
-            rest = level, exposure, prior, np.uint64(key), first, precision
+            rest = level, exposure, prior, np.uint64(key), every, precision
             rate_kernels.rate_rows(lo, hi, problem, *rest)
 
         self._over_rows(one, *problem.seen.shape)
         return precision
 
-    def draw_signs(self, problem: Hidden, level: Floats, key: int, first: int = 0) -> None:
+    def draw_signs(self, problem: Hidden, level: Floats, key: int, numbers: Numbers = 0) -> None:
+        every = numbered(numbers, problem.seen.shape[1])
+
         def one(lo: int, hi: int) -> None:
-            latent_kernels.sign_rows(lo, hi, problem, level, np.uint64(key), first)
+            latent_kernels.sign_rows(lo, hi, problem, level, np.uint64(key), every)
 
         self._over_rows(one, *problem.seen.shape)
 

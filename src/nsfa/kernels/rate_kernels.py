@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import fast_exp, fill_words, jit, normal_from, to_unit, word_pair
+from nsfa.kernels.compiled import fast_exp, fill_words_at, jit, normal_from, to_unit, word_pair
 from nsfa.kernels.latent_kernels import fit_row, is_missing
 from nsfa.kernels.streams import EASY_RATE, NEWTON_STEPS, STRETCH_COLUMN, STRETCH_STEP, WIDER
 
@@ -24,14 +24,14 @@ _NEVER = 2.0
 
 
 @jit
-def _numbers(words, key, d, first, normals, uniforms):
+def _numbers(words, key, d, numbers, normals, uniforms):
     """A normal and a uniform for every entry of feature d."""
     n_samples = np.uint64(normals.shape[0])
-    fill_words(key, d, words[0], words[1])
+    fill_words_at(key, d, numbers, words[0], words[1])
     for n in range(n_samples):
-        uniforms[n] = to_unit(words[0, first + n])
+        uniforms[n] = to_unit(words[0, n])
     for n in range(n_samples):
-        normals[n] = normal_from(words[1, first + n], key, d, first + n, 1)
+        normals[n] = normal_from(words[1, n], key, d, numbers[n], 1)
 
 
 @jit
@@ -126,15 +126,15 @@ def noise_stretch(d, problem, base, fit, work, prior, key, column):
 
 
 @jit
-def rate_rows(lo, hi, problem, level, exposure, prior, key, first, precision):
+def rate_rows(lo, hi, problem, level, exposure, prior, key, numbers, precision):
     """Draw the log rates behind counts, and noise precisions with them; see ``Kernels.draw_rates``."""
     n_samples = problem.seen.shape[1]
     fit, base, work = np.empty(n_samples), np.empty(n_samples), np.empty((6, n_samples))
-    words = np.empty((2, first + n_samples), np.uint64)
+    words = np.empty((2, n_samples), np.uint64)
     mean, now, centre, new, chance, uniforms = work[0], work[1], work[2], work[3], work[4], work[5]
     for d in range(lo, hi):
         fit_row(d, problem, fit)
-        _numbers(words, key, d, first, new, uniforms)
+        _numbers(words, key, d, numbers, new, uniforms)
         tau, counts, values = problem.noise_precision[d], problem.seen[d], problem.values[d]
         easy = EASY_RATE - 0.5 / tau
         for n in range(np.uint64(n_samples)):

@@ -26,8 +26,10 @@ from nsfa.kernels.streams import (
     STRETCH,
     VALUES,
     WIDTH,
+    Numbers,
     normals,
     normals_at,
+    numbered,
     uniform_pairs,
 )
 
@@ -213,13 +215,13 @@ class ReferenceKernels:
             loadings[d] = _solve_and_perturb(root, tau * rows.cross[d], noise)
         return self._all_residuals(loadings, np.ones(loadings.shape, dtype=np.bool_), rows)
 
-    def draw_scores(self, problem: Projection, scores: Floats, key: int, first: int = 0) -> float:
-        noise = normals(key, len(scores), scores.shape[1], first)
+    def draw_scores(self, problem: Projection, scores: Floats, key: int, numbers: Numbers = 0) -> float:
+        noise, rows = normals(key, len(scores), scores.shape[1], numbers), numbered(numbers, len(scores))
         few = few_missing(problem.holes, scores.shape[1])
         evidence = 0.0
         for n in range(len(scores)):
             if few[problem.pattern[n]]:
-                scores[n], gain = _scores_from_shared(problem, n, noise[n], (key, first + n))
+                scores[n], gain = _scores_from_shared(problem, n, noise[n], (key, int(rows[n])))
                 evidence += gain
                 continue
             root = cholesky(_sample_information(problem, n) + np.eye(scores.shape[1]), lower=True)
@@ -249,8 +251,9 @@ class ReferenceKernels:
         for d in range(len(values)):
             marginal_row(problem, values, d, key)
 
-    def draw_gammas(self, shape: Floats, rate: Floats, key: int) -> Floats:
-        return np.array([gamma_draw(a, key, i, 0) for i, a in enumerate(shape)]) / rate
+    def draw_gammas(self, shape: Floats, rate: Floats, key: int, numbers: Numbers = 0) -> Floats:
+        rows = numbered(numbers, len(shape)).tolist()
+        return np.array([gamma_draw(a, key, i, 0) for i, a in zip(rows, shape, strict=True)]) / rate
 
     def own_factors(self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, residual: Floats) -> Own:
         single = usage == 1

@@ -16,8 +16,10 @@ from nsfa.kernels.streams import (
     STRETCH_COLUMN,
     STRETCH_STEP,
     WIDER,
+    Numbers,
     normals_at,
     normals_from,
+    numbered,
     to_unit,
     uniform_pairs,
     words,
@@ -41,14 +43,14 @@ def _observed(problem: Hidden) -> Bools:
 
 
 def draw_outliers(
-    problem: Hidden, shares: Floats, scales: Floats, prior: Floats, largest: float, key: int, first: int = 0
+    problem: Hidden, shares: Floats, scales: Floats, prior: Floats, largest: float, key: int, numbers: Numbers = 0
 ) -> tuple[Floats, Floats, Floats]:
     """P(scale j) ∝ w_j N(y; fit, ψ(1 + v_j)); τ ~ Gamma(a + N/2, b + ½ Σ e²/(1 + v_j)), deviations integrated out.
 
     Then the deviations o ~ N(share · error, share · ψ), share v/(1 + v).
     """
     n_features, n_samples = problem.seen.shape
-    rows, columns = np.arange(n_features)[:, None], first + np.arange(n_samples)[None, :]
+    rows, columns = np.arange(n_features)[:, None], numbered(numbers, n_samples)[None, :]
     one, two = words(key, rows, columns)
     error, tau = problem.seen - fits(problem), problem.noise_precision[:, None]
     spread = 1.0 + scales
@@ -91,12 +93,14 @@ def draw_concentrations(number: Floats, concentration: Floats, shape: Floats, ra
     return now
 
 
-def draw_rates(problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, first: int = 0) -> Floats:
+def draw_rates(
+    problem: Hidden, level: Floats, exposure: Floats, prior: Floats, key: int, numbers: Numbers = 0
+) -> Floats:
     """Log rates given counts, entry by entry, then each feature's noise with them."""
-    mean = fits(problem)
+    mean, columns = fits(problem), numbered(numbers, problem.seen.shape[1])
     for d, n in zip(*np.nonzero(_observed(problem)), strict=True):
         given = float(problem.seen[d, n]), mean[d, n], problem.noise_precision[d], level[d] + exposure[n]
-        problem.values[d, n] = _rate(*given, float(problem.values[d, n]), key, int(d), first + int(n))
+        problem.values[d, n] = _rate(*given, float(problem.values[d, n]), key, int(d), int(columns[n]))
     seen, precision = _observed(problem), problem.noise_precision.copy()
     for d in np.flatnonzero(prior[0] > 0):
         own, raised = seen[d], level[d] + exposure[seen[d]]
@@ -151,12 +155,13 @@ def _numbers(key: int, d: int, n: int, attempt: int, half: int) -> tuple[float, 
     return float(to_unit(one)[0]), float(normals_from(two, key, np.array([d]), np.array([n]), half)[0])
 
 
-def draw_signs(problem: Hidden, level: Floats, key: int, first: int = 0) -> None:
+def draw_signs(problem: Hidden, level: Floats, key: int, numbers: Numbers = 0) -> None:
     """Normal values on the side of zero that was seen, entry by entry."""
     mean, spread = fits(problem), problem.noise_precision**-0.5
+    columns = numbered(numbers, problem.seen.shape[1])
     for d, n in zip(*np.nonzero(_observed(problem)), strict=True):
         side = 1.0 if problem.seen[d, n] > 0.5 else -1.0
-        beyond = _beyond(-side * (mean[d, n] + level[d]) / spread[d], key, int(d), first + int(n))
+        beyond = _beyond(-side * (mean[d, n] + level[d]) / spread[d], key, int(d), int(columns[n]))
         problem.values[d, n] = mean[d, n] + side * spread[d] * beyond
 
 

@@ -153,7 +153,7 @@ def scores_by_pattern(which, order, first, problem, scores, normals, evidence):
 
 
 @jit
-def scores_from_shared(which, order, first, holes, weighted, b, drawn, key, before, evidence):
+def scores_from_shared(which, order, first, holes, weighted, b, drawn, key, numbers, evidence):
     """The same for patterns with fewer features missing than there are factors, from what all samples share.
 
     With Λ = L Lᵀ of a complete sample, W the columns L⁻¹ √τ_d g_d of the missing features (rows of ``weighted``) and
@@ -186,7 +186,7 @@ def scores_from_shared(which, order, first, holes, weighted, b, drawn, key, befo
             solve_lower(root, u)
             for i in range(n_missing):
                 total += 0.5 * u[i] * u[i]
-                u[i] += normal_at(key, before + n, EXTRA + i)
+                u[i] += normal_at(key, numbers[n], EXTRA + i)
             solve_transposed(root, u)
             for i in range(n_missing):
                 for k in range(n_factors):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nsfa.arrays import Floats
+from nsfa.arrays import Floats, Ints
 
 MULTIPLIER_0 = np.uint64(0xD2511F53)
 MULTIPLIER_1 = np.uint64(0xCD9E8D57)
@@ -80,6 +80,15 @@ MOST_STEPS = 20
 MOST_SHRINKS = 200
 
 Words = NDArray[np.uint64]
+Numbers = int | Ints
+"""What keys samples' random numbers: the first one's number, those of the others following, or the number of each."""
+
+
+def numbered(numbers: Numbers, size: int) -> Words:
+    """The number of each of ``size`` samples."""
+    if isinstance(numbers, np.ndarray):
+        return numbers.astype(np.uint64)
+    return np.arange(numbers, numbers + size, dtype=np.uint64)
 
 
 def philox(counter: tuple[Any, Any, Any, Any], key: int) -> tuple[Words, Words, Words, Words]:
@@ -177,9 +186,9 @@ def normals_at(key: int, rows: Any, columns: Any) -> Floats:
     return normals_from(words(key, *flat)[1], key, *flat, half=1).reshape(row_of.shape)
 
 
-def normals(key: int, n_rows: int, n_columns: int, first_row: int = 0) -> Floats:
-    """Standard normals (n_rows, n_columns); row i is the stream of row ``first_row + i``, two columns a position."""
-    rows = np.arange(first_row, first_row + n_rows)[:, None]
+def normals(key: int, n_rows: int, n_columns: int, numbers: Numbers = 0) -> Floats:
+    """Standard normals (n_rows, n_columns); row i is the stream of its number, two columns a position."""
+    rows = numbered(numbers, n_rows)[:, None]
     blocks = np.arange((n_columns + 1) // 2)[None, :]
     pair = [normals_from(w, key, rows, blocks, half) for half, w in enumerate(words(key, rows, blocks))]
     return np.stack(pair, axis=-1).reshape(n_rows, -1)[:, :n_columns]

@@ -44,7 +44,11 @@ def draw_value(rng: Generator, prior: float | Gamma | str, gamma: Gamma | None =
 
 def draw_shares(rng: Generator, weight: Any) -> Any:
     """Shares (..., J) from the Dirichlet distribution with parameters ``weight`` (..., J); none is zero."""
-    drawn = draw_gamma(rng, weight, 1.0)
+    return shares_of(draw_gamma(rng, weight, 1.0))
+
+
+def shares_of(drawn: Any) -> Any:
+    """Gamma variables (..., J) over their sums, which are Dirichlet variables; none is zero."""
     return np.maximum(drawn / drawn.sum(axis=-1, keepdims=True), _TINY)
 
 

@@ -143,7 +143,7 @@ def settled_words(settled: int, n: int) -> str:
 def diagnose(traces: dict[str, Floats], words: dict[str, str] | None = None) -> Diagnostics:
     """Diagnose named traces, each (chains, draws); ``words`` says more of some in the verdict."""
     table = tuple(
-        Diagnostic(name, float(trace.mean()), split_rhat(trace), ess_bulk(trace), ess_tail(trace))
+        Diagnostic(name, _mean(trace), split_rhat(trace), ess_bulk(trace), ess_tail(trace))
         for name, trace in traces.items()
     )
     n_chains, n_draws = next(iter(traces.values())).shape
@@ -207,8 +207,13 @@ def advise(found: Diagnostics, length: Length, n_chains: int, made: int, still_w
 
 
 def split_rhat(trace: Floats) -> float:
-    """Rank-normalised split R-hat: the larger of that of the values and that of their distance from the median."""
+    """Rank-normalised split R-hat: the larger of that of the values and that of their distance from the median.
+
+    Infinite where a value is not finite: chains that have such values agree on nothing.
+    """
     halves = _split(trace)
+    if not np.isfinite(trace).all():
+        return math.inf
     if _constant(halves):
         return 1.0
     folded = np.abs(halves - np.median(halves))
@@ -220,19 +225,31 @@ def split_rhat(trace: Floats) -> float:
 
 
 def ess_bulk(trace: Floats) -> float:
-    """Effective sample size of the rank-normalised values."""
+    """Effective sample size of the rank-normalised values; 0 where one is not finite."""
     halves = _split(trace)
+    if not np.isfinite(trace).all():
+        return 0.0
     return float(trace.size) if _constant(halves) else _ess(_rank_normalise(halves))
 
 
 def ess_tail(trace: Floats) -> float:
-    """The smaller effective sample size of the 5 % and 95 % quantiles."""
+    """The smaller effective sample size of the 5 % and 95 % quantiles; 0 where a value is not finite."""
     halves = _split(trace)
+    if not np.isfinite(trace).all():
+        return 0.0
     sizes = []
     for level in (0.05, 0.95):
         below = (halves <= np.quantile(halves, level)).astype(float)
         sizes.append(float(trace.size) if _constant(below) else _ess(below))
     return min(sizes)
+
+
+def _mean(trace: Floats) -> float:
+    """The mean; infinite as its values are, NaN where they are so on both sides."""
+    infinite = np.unique(trace[~np.isfinite(trace)])
+    if not len(infinite):
+        return float(trace.mean())
+    return float(infinite[0]) if len(infinite) == 1 else math.nan
 
 
 def _split(trace: Floats) -> Floats:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, log_ndtr, logsumexp, ndtr
 
-from nsfa.arrays import Floats
+from nsfa.arrays import Floats, Ints
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels
@@ -37,9 +38,9 @@ class Seen(NamedTuple):
 class Tables(NamedTuple):
     """A table as each draw sees it: as it is, or with the Gaussian values drawn that it only hints at.
 
-    ``fitted`` says that it is the one of the fit, whose samples have scores in the draws; others begin with values as
-    a chain does, and ``ROUNDS`` times their scores and values are drawn by turns. ``backend`` is where the chains were,
-    ``first`` the number of the first sample.
+    ``fitted`` says that it is the one of the fit, whose samples have scores in the draws; others begin with values near
+    what they show, and ``ROUNDS`` times their scores and values are drawn by turns, with random numbers that hang on
+    the sample's own entries alone: whatever others are beside it. ``backend`` is where the chains were.
     """
 
     data: Observed
@@ -47,14 +48,13 @@ class Tables(NamedTuple):
     kernels: Kernels
     fitted: bool
     backend: str = "cpu"
-    first: int = 0
 
     def under(self, draw: Draw, number: int) -> Seen:
         """The Gaussian table under a draw, whose ``number`` keys the random numbers. Cost O(D N K)."""
         if not self.spec.latent:
             return Seen(self.data)
-        rng = np.random.default_rng([number, 22, self.first])
-        samples, state = samples_of(self.data, self.spec, self.kernels, self.first), state_of(draw)
+        rng = np.random.default_rng([number, 22, 0])
+        samples, state = samples_of(self.data, self.spec, self.kernels), state_of(draw)
         if isinstance(samples, LatentSamples):
             # the noise is the draw's, as is all else that is not the samples' own
             samples.hold()
@@ -65,6 +65,8 @@ class Tables(NamedTuple):
             if draw.outlier_share is not None:
                 samples.outlier_share = draw.outlier_share.astype(np.float64)
             return Seen(_drawn(samples, state, rng), draw.outlier_share)
+        if isinstance(samples, LatentSamples):
+            samples.part(row_numbers(self.data), state)
         for _ in range(ROUNDS):
             samples.draw_scores(state, int(rng.bit_generator.random_raw()))
             _drawn(samples, state, rng)
@@ -73,6 +75,15 @@ class Tables(NamedTuple):
     def enough(self, draws: int) -> int:
         """Of how many draws at most the table is to be seen."""
         return min(draws, NEW_DRAWS) if self.spec.latent and not self.fitted else draws
+
+
+def row_numbers(data: Observed) -> Ints:
+    """A number below 2³¹ for each sample (N,), made of its entries alone: by it its random numbers are keyed."""
+    rows = np.ascontiguousarray(data.values.T, dtype=np.float64)
+    missing = np.zeros(rows.shape, np.bool_) if data.missing is None else data.missing.T
+    holes = np.packbits(missing, axis=1)
+    found = [zlib.crc32(hole.tobytes(), zlib.crc32(row.tobytes())) for row, hole in zip(rows, holes, strict=True)]
+    return np.array(found, dtype=np.int64) & 0x7FFFFFFF
 
 
 def _drawn(samples: Samples, state: State, rng: np.random.Generator) -> Observed:

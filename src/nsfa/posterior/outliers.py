@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nsfa.arrays import Floats
+from nsfa.arrays import Floats, Ints
 from nsfa.model.priors import outlier_scales
 from nsfa.posterior.align import evenly
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Averages over so many draws are enough, in large tables over fewer.
 _DRAWS, _WORK = 200, 2_000_000_000
+# A sample stands out whose share of outliers is, with such a probability, above so many usual ones and so much more.
+SURE, TIMES, MORE = 0.95, 2.0, 0.05
 
 
 def outlier_table(data: Observed, spec: ModelSpec, draws: list[Draw], least: float) -> Any:
@@ -26,6 +28,7 @@ def outlier_table(data: Observed, spec: ModelSpec, draws: list[Draw], least: flo
     if not 0 < least <= 1:
         raise ValueError(f"least must be a probability above 0. Got {least!r}.")
     probability, expected = outlier_probability(data, spec, draws)
+    samples = data.sample_names
     if data.missing is not None:
         probability[data.missing] = 0.0
     row, sample = np.nonzero(probability >= least)
@@ -37,6 +40,7 @@ def outlier_table(data: Observed, spec: ModelSpec, draws: list[Draw], least: flo
         {
             "sample": sample,
             "feature": column,
+            **({} if samples is None else {"sample_name": [samples[n] for n in sample]}),
             "name": [data.names[d] for d in column],
             "value": data.values[row, sample] * scale + center,
             "expected": expected[row, sample] * scale + center,
@@ -47,9 +51,32 @@ def outlier_table(data: Observed, spec: ModelSpec, draws: list[Draw], least: flo
 
 
 def sample_shares(spec: ModelSpec, draws: list[Draw]) -> Floats:
-    """See ``Posterior.outlier_shares``."""
+    """See ``Posterior.outlier_shares``, without names."""
     _check(spec)
     out: Floats = np.mean([1.0 - np.asarray(draw.outlier_share)[:, 0] for draw in draws], axis=0, dtype=np.float64)
+    return out
+
+
+def named_shares(data: Observed, spec: ModelSpec, draws: list[Draw]) -> Any:
+    """See ``Posterior.outlier_shares``."""
+    share = sample_shares(spec, draws)
+    if data.sample_names is None:
+        return share
+    import pandas as pd
+
+    return pd.Series(share, index=pd.Index(data.sample_names, name="sample"), name="outliers")
+
+
+def poor_samples(spec: ModelSpec, draws: list[Draw]) -> Ints:
+    """The numbers of samples with a clear excess of outliers, the worst first.
+
+    In nearly all draws such a sample's share is more than twice that of the usual sample, and five in a hundred more.
+    """
+    _check(spec)
+    share = np.array([1.0 - np.asarray(draw.outlier_share)[:, 0] for draw in draws], dtype=np.float64)
+    bound = TIMES * np.median(share, axis=1, keepdims=True) + MORE
+    poor = np.flatnonzero((share > bound).mean(axis=0) >= SURE)
+    out: Ints = poor[np.argsort(-share[:, poor].mean(axis=0), kind="stable")]
     return out
 
 

@@ -97,15 +97,12 @@ def sample_moments(
     return SampleMoments(alone.mean, alone.variance, base + alone.log_density)
 
 
-def sample_blocks(data: Observed, X: Any) -> Iterator[tuple[Observed, int]]:
-    """Samples with the features of the fit, a few at a time: what is made of them need not be there for all.
-
-    With each block, the number of its first sample.
-    """
+def sample_blocks(data: Observed, X: Any) -> Iterator[Observed]:
+    """Samples with the features of the fit, a few at a time: what is made of them need not be there for all."""
     step = max(BLOCK_ENTRIES // data.n_features, 1)
     shape: tuple[int, ...] = getattr(X, "shape", ())
     if len(shape) != 2 or shape[0] <= step:
-        yield data.like(X), 0
+        yield data.like(X)
         return
     rows = sp.csr_array(X) if sp.issparse(X) else getattr(X, "iloc", X)
     for first in range(0, shape[0], step):
@@ -115,7 +112,7 @@ def sample_blocks(data: Observed, X: Any) -> Iterator[tuple[Observed, int]]:
             # the same complaint, about the whole table
             data.like(X)
             raise
-        yield block, first
+        yield block
 
 
 def noise_log_density(data: Observed, tau: Floats, intercept: Floats | None = None) -> Floats:

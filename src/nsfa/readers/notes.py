@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from nsfa.arrays import Floats
+from nsfa.discrete import empty_words
 from nsfa.readers.sheet import show, show_some
 
 # so few values say nothing about what they are
@@ -42,6 +43,8 @@ def notes_on(values: Any, samples: Sequence[str], genes: Sequence[str], log2: bo
         missing = None if stands_out is None else sentinels(seen, stands_out)
         kinds = [binary(rest), counts(rest, log2), negative_counts(rest), logged(rest, log2)]
         kinds += [depths(values) if log2 and rest.ends[0] >= 0 and rest.whole and stands_out is None else None]
+        if rest.ends[0] >= 0 and rest.ends[1] > 1 and rest.whole:
+            kinds.append(empty(values, samples, genes))
         found += [few_samples(len(samples)), missing, *kinds, same_samples(values, samples)]
     return [text for text in found if text is not None]
 
@@ -148,6 +151,17 @@ def depths(values: Any) -> str | None:
         f"The counts of a sample add up to {low:,.0f} to {high:,.0f} in nine tenths of the samples: divide each by its "
         "total before --log2 (log2=True), or expect a factor that is this total."
     )
+
+
+def empty(values: Any, samples: Sequence[str], genes: Sequence[str]) -> str | None:
+    """A note about samples and genes in which nothing was counted."""
+    totals = [
+        np.asarray(np.nansum(values, axis=axis) if not sp.issparse(values) else values.sum(axis=axis)).ravel()
+        for axis in (1, 0)
+    ]
+    found = [empty_words("sample", totals[0], samples), empty_words("gene", totals[1], genes)]
+    told = " and ".join(text for text in found if text is not None)
+    return f"{told}: leave them out, since they say nothing about the factors." if told else None
 
 
 def few_samples(number: int) -> str | None:

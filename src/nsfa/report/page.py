@@ -66,7 +66,7 @@ def write_report(
     posterior, path = posterior_of(posterior), Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"The folder of the report must exist. Got {str(path.parent)!r}; create it first.")
-    frame = samples.check_annotations(annotations, len(posterior.consensus().scores))
+    frame = samples.check_annotations(annotations, len(posterior.consensus().scores), posterior.data.sample_names)
     symbols = symbols_of(posterior.consensus(), gene_names)
     if enrichment is None and gene_sets is not None:
         enrichment = enrich_both(posterior.consensus(), gene_sets, symbols)
@@ -95,7 +95,7 @@ def render(
     return page.get_template("page.html.j2").render(
         title=title or "Sparse factor analysis: what was found",
         verdict=prose.verdict(posterior, diagnostics),
-        findings=prose.findings(posterior, consensus),
+        findings=prose.findings(posterior, consensus, samples.names_of(frame)),
         facts=prose.facts(posterior, consensus, diagnostics),
         factors=_factor_rows(consensus, enrichment),
         minor_words=f"below {percent(MINOR_SHARE)} of the variance, or {MINOR_GENES} genes or fewer",

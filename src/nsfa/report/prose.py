@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ PAPER = {
     "pages": "1534–1552",
     "doi": "10.1214/10-AOAS435",
 }
+# So many samples that look bad are named.
+MOST_POOR = 5
 SOFTWARE = "nsfa: Bayesian sparse factor analysis for Python"
 TITLES = {
     "nsfa": "nonparametric sparse factor analysis (NSFA)",
@@ -82,8 +85,8 @@ def _alone(diagnostics: Diagnostics) -> list[str]:
     ]
 
 
-def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
-    """How many factors, and how much they explain."""
+def findings(posterior: Posterior, consensus: Consensus, samples: Sequence[str]) -> list[str]:
+    """How many factors, how much they explain, and which samples, by their names, look bad."""
     n = consensus.n_factors
     out = [_count(posterior, consensus)]
     if posterior.spec.pattern != "dense":
@@ -97,9 +100,24 @@ def findings(posterior: Posterior, consensus: Consensus) -> list[str]:
     if posterior.spec.noise == "robust":
         share = percent(float(posterior.trace("outliers").mean()))
         out.append(f"{share} of the entries deviate by more than ordinary noise; outliers.csv lists the clear ones.")
-        least, most = (percent(float(end)) for end in np.quantile(posterior.outlier_shares(), [0.0, 1.0]))
-        out.append(f"In the samples it is {least} to {most}, which says how good each of them is.")
+        out += _quality(posterior, samples)
     return out
+
+
+def _quality(posterior: Posterior, samples: Sequence[str]) -> list[str]:
+    """What shares of outliers say of the samples, and which of these stand out."""
+    share = np.asarray(posterior.outlier_shares())
+    least, most = (percent(float(end)) for end in np.quantile(share, [0.0, 1.0]))
+    told = [f"In the samples it is {least} to {most}, which says how good each of them is."]
+    poor = posterior.poor_samples()
+    if not len(poor):
+        return [*told, "No sample clearly has more of them than the others."]
+    some = ", ".join(f"{samples[n]} ({percent(share[n])})" for n in poor[:MOST_POOR])
+    more = f" and {len(poor) - MOST_POOR} more" if len(poor) > MOST_POOR else ""
+    usual = percent(float(np.median(share)))
+    which = f"{len(poor)} samples clearly have" if len(poor) > 1 else "One sample clearly has"
+    told.append(f"{which} more of them than the usual {usual}, and may have been measured badly: {some}{more}.")
+    return told
 
 
 def _likely(counts: Ints) -> str:
@@ -119,6 +137,9 @@ def _count(posterior: Posterior, consensus: Consensus) -> str:
         )
     if fixed is None:
         smaller = f", and {n - large} smaller," if n > large else ""
+        if not large:
+            smaller = f"{n} smaller {'was' if n == 1 else 'were'} found in more than half of the draws."
+            return f"There are no substantial factors ({SUBSTANTIAL} genes or more); {smaller}"
         factors = f"{large} substantial factor{'s' if large != 1 else ''} ({SUBSTANTIAL} genes or more){smaller}"
         return f"{factors} {'was' if n == 1 else 'were'} found in more than half of the draws."
     kind = "" if posterior.spec.pattern == "dense" else f", {large} of them substantial ({SUBSTANTIAL} genes or more)"

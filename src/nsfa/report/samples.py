@@ -18,11 +18,11 @@ from nsfa.report import pack
 MOST_SAMPLES = 5000
 
 
-def check_annotations(annotations: Any, n_samples: int) -> Any:
-    """The annotations as a DataFrame with a row per sample, in the order of the fitted table."""
+def check_annotations(annotations: Any, n_samples: int, names: tuple[str, ...] | None = None) -> Any:
+    """The annotations as a DataFrame with a row per sample, in the order of the fitted table; or its ``names``."""
     import pandas as pd
 
-    frame = pd.DataFrame(annotations) if annotations is not None else pd.DataFrame(index=range(n_samples))
+    frame = pd.DataFrame(annotations) if annotations is not None else pd.DataFrame(index=names or range(n_samples))
     if len(frame) != n_samples:
         raise ValueError(
             f"annotations must have one row per sample, {n_samples}, in the fitted table's order. Got {len(frame)}."
@@ -30,21 +30,26 @@ def check_annotations(annotations: Any, n_samples: int) -> Any:
     return frame
 
 
-def scores(consensus: Consensus, frame: Any) -> dict[str, Any]:
-    """Scores, sample names and annotations, of all samples or of as many as keep the page small."""
+def names_of(frame: Any) -> list[str]:
+    """What the samples are called: by the labels of their annotations, or their numbers."""
     import pandas as pd
 
+    unnamed = frame.index.equals(pd.RangeIndex(len(frame)))
+    return [f"sample {name}" if unnamed else str(name) for name in frame.index]
+
+
+def scores(consensus: Consensus, frame: Any) -> dict[str, Any]:
+    """Scores, sample names and annotations, of all samples or of as many as keep the page small."""
     n_samples = len(consensus.scores)
     shown = evenly(n_samples, MOST_SAMPLES)
     values = consensus.scores[shown]
     step = [pack.step_of(column) for column in values.T]
-    unnamed = frame.index.equals(pd.RangeIndex(n_samples))
-    names = [f"sample {name}" if unnamed else str(name) for name in frame.index[shown]]
+    names = names_of(frame)
     kept, left_out = sort_columns(frame)
     return {
         "n": len(shown),
         "of": n_samples,
-        "names": names,
+        "names": [names[n] for n in shown],
         "scores": pack.array(pack.steps(values, np.array(step)).T, "int16"),
         "step": step,
         "annotations": [_annotation(name, column, shown) for name, column in kept],

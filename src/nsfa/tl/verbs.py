@@ -82,7 +82,7 @@ def nsfa(
         _note_raw(table, layer)
     estimator.fit(_named(table if used.all() else table[:, used], names))
     # a sparse matrix has no names of its own
-    data = replace(estimator.posterior_.data, feature_names=names)
+    data = replace(estimator.posterior_.data, feature_names=names, sample_names=tuple(adata.obs_names.astype(str)))
     estimator.posterior_ = replace(estimator.posterior_, data=data)
     params = params_of(estimator) | {"model": model, "use_highly_variable": not used.all()}
     target = adata.copy() if copy else adata
