@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import geweke
-from nsfa.moves import tilt
+from nsfa import samples, schedule
+from nsfa.kernels import modules
+from nsfa.moves import module, tilt
 
 SWEEPS = 4_000
 BOUND = 4.0
@@ -88,6 +90,21 @@ def test_two_simulators_agree(run, monkeypatch):
     assert result.worst < BOUND, str(result)
 
 
+# births and deaths of factors of several features alone; without rows there are no residuals for the noise
+MODULE = ("update_tilt_buffet", "update_rotation_buffet", "update_doublet", "update_split", "update_buffet_parallel")
+MODULES = {
+    "nsfa": {"noise": "shared", "stickiness": "infer", "without": (*MODULE, *ALONE)},
+    "robust": {"noise": "robust", "repeat": 2, "without": (*MODULE, *ALONE)},
+}
+
+
+@pytest.mark.parametrize("run", MODULES)
+def test_two_simulators_agree_on_factors_of_many_features(run, monkeypatch):
+    many_modules(monkeypatch)
+    result = geweke.run("nsfa", SWEEPS, **MODULES[run])
+    assert result.worst < BOUND, str(result)
+
+
 KNOWN = np.array([[1.5], [-1.0], [0.7], [-0.5], [0.0]])
 ONLY_ROWS = {"noise": "shared", "without": ("update_marginal", *PAIRED)}
 WITH_KNOWLEDGE = {
@@ -110,6 +127,15 @@ def test_two_simulators_agree_on_what_is_known_of_a_factor(run):
 def many_tilts(patch):
     """A tilt changes little: as many per sweep as it takes to catch wrong ones (test_mutants)."""
     patch.setattr(tilt, "PAIRS", 50)
+
+
+def many_modules(patch):
+    """As in tables with many more features than samples, where two features and two samples are enough."""
+    patch.setattr(schedule, "PARALLEL_FROM", 0)
+    patch.setattr(samples, "MANY", 0)
+    patch.setattr(module, "ATTEMPTS", 5)
+    patch.setattr(modules, "LEAST_USERS", 2)
+    patch.setattr(modules, "LEAST_SPREAD", 1.5)
 
 
 @pytest.mark.parametrize("name", ["nsfa", "bfrm"])

@@ -9,7 +9,7 @@ import pytest
 import geweke
 from nsfa import latent_samples
 from nsfa.data import no_holes
-from nsfa.kernels import sample_kernels
+from nsfa.kernels import modules, sample_kernels
 from nsfa.kernels.numba_cpu import NumbaKernels
 from nsfa.kernels.streams import fresh_key
 from nsfa.model import joint, priors
@@ -29,7 +29,21 @@ from nsfa.moves import (
 )
 from nsfa.samples import Samples
 from nsfa.state import State
-from test_geweke import ALONE, BOUND, DOUBLET, KNOWN, PLAIN, ROTATION, RUNS, SWEEPS, TILT, WITH_KNOWLEDGE, many_tilts
+from test_geweke import (
+    ALONE,
+    BOUND,
+    DOUBLET,
+    KNOWN,
+    MODULES,
+    PLAIN,
+    ROTATION,
+    RUNS,
+    SWEEPS,
+    TILT,
+    WITH_KNOWLEDGE,
+    many_modules,
+    many_tilts,
+)
 
 
 def half_forgotten_in_noise(patch):
@@ -243,6 +257,27 @@ def doublet_with_the_slab_rate_read_as_scale(patch):
     patch.setattr(doublet, "Doublets", lambda **k: right(**{**k, "slab": (k["slab"][0], 1 / k["slab"][1])}))
 
 
+def module_without_the_choice_among_deaths(patch):
+    right = modules.log_birth_ratio
+    patch.setattr(modules, "log_birth_ratio", lambda *given: right(*given[:-1], 0))
+
+
+def module_with_the_attempts_that_are_births_forgotten(patch):
+    right = modules.log_birth_ratio
+    odds = math.log((1 - modules.BIRTHS) / modules.BIRTHS)
+    patch.setattr(modules, "log_birth_ratio", lambda *given: right(*given) - odds)
+
+
+def module_with_the_slab_of_scores_of_length_one(patch):
+    right = modules.log_slab
+    patch.setattr(modules, "log_slab", lambda x, n, slab: right(x, n, (slab[0], slab[1] / n)))
+
+
+def module_with_one_end_of_the_axis(patch):
+    right = modules.Aim.log_density
+    patch.setattr(modules.Aim, "log_density", lambda *given: right(*given) + math.log(2))
+
+
 def tilt_with_twice_the_slab_precision(patch):
     right = tilt.Pairs
     patch.setattr(tilt, "Pairs", lambda **k: right(**{**k, "loading_precision": 2 * k["loading_precision"]}))
@@ -406,6 +441,7 @@ ROBUST, COUNTS, STRETCHED, BINARY = (
 MARGINAL = ("nsfa", {"noise": "shared", "without": ALONE})
 SPLIT = ("nsfa", {"without": ("update_births",)})
 DOUBLETS = ("nsfa", {"noise": "shared", "without": DOUBLET})
+MODULE = ("nsfa", MODULES["nsfa"])
 TILTS = ("nsfa", {"without": TILT})
 ROTATIONS = ("nsfa", {"without": ROTATION})
 
@@ -447,6 +483,10 @@ MUTANTS = [
     (doublet_with_attempts_by_the_number_of_factors, *DOUBLETS),
     (doublet_with_the_noise_density_of_precisions, *DOUBLETS),
     (doublet_with_the_slab_rate_read_as_scale, *DOUBLETS),
+    (module_without_the_choice_among_deaths, *MODULE),
+    (module_with_the_attempts_that_are_births_forgotten, *MODULE),
+    (module_with_the_slab_of_scores_of_length_one, *MODULE),
+    (module_with_one_end_of_the_axis, *MODULE),
     (tilt_with_twice_the_slab_precision, *TILTS),
     (tilt_with_odds_of_all_features, *TILTS),
     (rotation_with_twice_the_slab_precision, *ROTATIONS),
@@ -484,4 +524,6 @@ def test_mutant_is_caught(mutate, name, changes, monkeypatch):
     mutate(monkeypatch)
     if "tilt" in mutate.__name__:
         many_tilts(monkeypatch)
+    if "module" in mutate.__name__:
+        many_modules(monkeypatch)
     assert geweke.caught(name, SWEEPS, BOUNDS, **changes), "not caught"

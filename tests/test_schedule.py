@@ -11,7 +11,7 @@ from nsfa import schedule
 from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.kernels import get_kernels
-from nsfa.model import preset
+from nsfa.model import Priors, preset
 from nsfa.moves import loadings
 from nsfa.samples import Samples
 from nsfa.schedule import Move, check
@@ -164,11 +164,30 @@ def test_what_samples_can_do():
 def test_long_tables_have_doublets_while_they_are_small(monkeypatch):
     plan = schedule.build(preset("nsfa"), 20_000, DENSE | {"small"})
     assert [n for n in range(1, 21) if "doublet" in names(plan.of_sweep(n))] == [5, 10, 15, 20]
-    assert [name for name, _ in plan.unused] == ["marginal"]
+    assert [name for name, _ in plan.unused] == ["marginal", "module"]
     monkeypatch.setattr("nsfa.samples.SMALL", 23)
     X = np.random.default_rng(0).normal(size=(6, 4))
     assert Samples(observe(X), get_kernels()).can == DENSE
     assert "small" in Samples(observe(X[:5]), get_kernels()).can
+
+
+def test_long_tables_have_factors_of_many_features_while_they_are_small():
+    can = DENSE | {"small", "many features"}
+    plan = schedule.build(preset("nsfa"), 20_000, can, tune=40)
+    found = [n for n in range(1, 120) if "module" in names(plan.of_sweep(n))]
+    assert found == [25, 30, 35, 40, 50, 100]
+    assert [name for name, _ in plan.unused] == ["marginal"]
+    for spec, given, why in (
+        (preset("sfa", n_components=2), can, "the number of factors is given"),
+        (preset("nsfa", priors=Priors.paper()), can, "slabs are not one per factor, in units of the noise"),
+        (preset("nsfa"), can - {"small"}, "the table is too large, or has too many samples, or is not dense"),
+    ):
+        assert dict(schedule.build(spec, 20_000, given).unused)["module"] == why
+    # rows with the scores integrated out leave it nothing to do
+    short = schedule.build(preset("nsfa"), 2_000, can)
+    assert not short.unused and "module" not in names(short.moves)
+    X = np.random.default_rng(0).normal(size=(2, 20))
+    assert "many features" in Samples(observe(X), get_kernels()).can
 
 
 def close(a, b):

@@ -17,6 +17,7 @@ from nsfa.arrays import Floats, Ints
 from nsfa.data import Observed
 from nsfa.directions import beyond_noise, widest
 from nsfa.kernels import Doubled, Doublets, Kernels, Marginal, Projection, Rows
+from nsfa.kernels.modules import Modules, Tried, try_module
 from nsfa.kernels.streams import Numbers, fresh_key
 from nsfa.state import State, widened, without
 
@@ -24,6 +25,8 @@ Generator = np.random.Generator
 
 # Tables of so many entries are small: making their residuals costs little beside a sweep, in time and in memory.
 SMALL = 5_000_000
+# So many times as many features as samples are many: products of all samples with each other cost little, then.
+MANY = 10
 
 
 class Samples:
@@ -66,6 +69,7 @@ class Samples:
 
         "whole": all samples are at hand. "complete": ``complete_cross`` gives T with nothing missing. "dense": values
         can be completed and gone through feature by feature; "small": so can their residuals, however many features.
+        "many features": there are ``MANY`` times as many as samples.
         "at once": features are not gone through one after another. "latent": ``draw_latent`` draws the values
         themselves, at the end of every sweep.
         """
@@ -304,9 +308,7 @@ class Samples:
 
         The scores follow as the state must: without the dead, then with the new ones last. Missing entries as above.
         """
-        residual = state.loadings @ self.scores.T
-        # in place: as large as the table
-        np.subtract(self.completed(state, rng), residual, out=residual)
+        residual = self._left(state, rng)
         scores = np.ascontiguousarray(self.scores[:, factors].T)
         found, new = self.kernels.draw_doublets(problem, residual, scores, attempts, fresh_key(rng))
         if not found.kept.all():
@@ -314,6 +316,22 @@ class Samples:
         if len(new):
             self._append(new.T)
         return found
+
+    def try_module(self, state: State, problem: Modules, rng: Generator) -> Tried | None:
+        """Try a birth or death of a factor of many features, as above: see ``kernels.modules``. None if refused."""
+        found = try_module(self.kernels, problem, self._left(state, rng), self.scores, rng)
+        if found is not None and found.dead is not None:
+            self.keep(without(self._n_factors, np.array([found.dead])))
+        elif found is not None:
+            self._append(found.scores[:, None])
+        return found
+
+    def _left(self, state: State, rng: Generator) -> Floats:
+        """What the factors leave of the table (D, N), its missing entries drawn."""
+        fit = state.loadings @ self.scores.T
+        # in place: as large as the table
+        out: Floats = np.subtract(self.completed(state, rng), fit, out=fit)
+        return out
 
     def observed_squares(self, state: State) -> tuple[Floats, Floats]:
         """Over each feature's observed samples: Σ x² (1 or D, K), and S_d g_d, its fit times the scores (D, K)."""
@@ -415,7 +433,9 @@ def abilities(data: Observed) -> frozenset[str]:
     if data.offset is not None or data.elsewhere:
         return frozenset({"whole", "complete"})
     small = data.shape[0] * data.shape[1] <= SMALL
-    return frozenset({"whole", "complete", "dense"} | ({"small"} if small else set()))
+    many = data.shape[0] >= MANY * data.shape[1]
+    found = {"whole", "complete", "dense"} | ({"small"} if small else set())
+    return frozenset(found | ({"many features"} if many else set()))
 
 
 def project(

@@ -19,6 +19,7 @@ from nsfa.moves import (
     latent,
     loadings,
     marginal,
+    module,
     noise,
     precisions,
     rotation,
@@ -43,6 +44,8 @@ PARALLEL_FROM = 3000
 MARGINAL_EARLY = 200
 MARGINAL_SHARE = 0.4
 MARGINAL_PERIOD = 5
+# Factors of many features come at once late in the warm-up; after it hardly one does, and every so-many sweeps try.
+LATE_PERIOD = 50
 # Warm-up begins with noise that falls from far above the data's variance: broad factors find their places before weak
 # ones settle around them. At most so many sweeps, a fifth of the warm-up, and none of a short one.
 ANNEALED = 100
@@ -60,6 +63,7 @@ SIMPLE_PARTS = 10
 SCORES, STATISTICS, RESIDUAL = "scores", "statistics", "residuals"
 # When a move has its turn.
 EVERY, EARLY, FIFTH = "every sweep", "the first sweeps and every fifth", "every fifth sweep"
+LATE = "every fifth sweep of the warm-up's second half, then every 50th"
 
 
 class Move(NamedTuple):
@@ -114,7 +118,9 @@ class Schedule:
     def of_sweep(self, number: int) -> tuple[Move, ...]:
         """The moves of sweep ``number`` (from 1)."""
         fifth, first = number % MARGINAL_PERIOD == 0, number <= self.early
-        return tuple(move for move in self.moves if move.when == EVERY or fifth or (first and move.when == EARLY))
+        late = number % LATE_PERIOD == 0 or (fifth and self.tune < 2 * number <= 2 * self.tune)
+        turn = {EVERY: True, EARLY: first or fifth, FIFTH: fifth, LATE: late}
+        return tuple(move for move in self.moves if turn[move.when])
 
 
 def build(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int = 0) -> Schedule:
@@ -165,7 +171,7 @@ def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[M
     """
     why = _refusal(spec)
     if why is not None:
-        yield from (Unused(name, why) for name in ("marginal", "tilt", "rotation", "doublet"))
+        yield from (Unused(name, why) for name in ("marginal", "tilt", "rotation", "doublet", "module"))
         return
     by_row = _by_row_refusal(n_features, can)
     if by_row is not None:
@@ -186,6 +192,20 @@ def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[M
         yield Unused("doublet", by_row)
     else:
         yield Move("doublet", doublet.update_doublet, (SCORES, STATISTICS), (RESIDUAL,), when=FIFTH, reports=True)
+    # rows with the scores integrated out leave it nothing to do
+    if by_row is not None:
+        yield _module(spec, can)
+
+
+def _module(spec: ModelSpec, can: frozenset[str]) -> Move | Unused:
+    """Births and deaths of factors of many features, or why there are none."""
+    if spec.pattern == "finite":
+        return Unused("module", "the number of factors is given")
+    if spec.precision != "factor" or not spec.priors.relative:
+        return Unused("module", "slabs are not one per factor, in units of the noise")
+    if not {"small", "many features"} <= can:
+        return Unused("module", "the table is too large, or has too many samples, or is not dense")
+    return Move("module", module.update_module, (SCORES, STATISTICS), (RESIDUAL,), when=LATE, reports=True)
 
 
 def _pairs(spec: ModelSpec, can: frozenset[str]) -> Iterator[Move | Unused]:

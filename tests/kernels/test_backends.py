@@ -329,6 +329,24 @@ def test_splits(slab, rows, rng):
         assert len(a.row) and len(a.dead[0]) and a.noise_precision.max() <= 10.0
 
 
+@pytest.mark.parametrize("steps", [1, 5, 60])
+def test_climbs_to_what_features_share(steps, rng):
+    u = rng.normal(size=40)
+    residual = rng.normal(size=(60, 40)) + np.outer(np.repeat([2.0, 0.0], [20, 40]), u)
+    residual[50] = 0.0
+    start = u / np.linalg.norm(u) + 0.3 * rng.normal(size=40)
+    given = residual, start / np.linalg.norm(start), (1.0, 0.9), 1.4, steps
+    a, b = (get_kernels(name).climb(*given) for name in ("reference", "numba"))
+    for one, other in zip(a, b, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8)
+    if steps == 60:
+        assert abs(a[0] @ u) > 0.98 * np.linalg.norm(u) and 0.25 < a[2] < 0.45
+    # nothing left: no direction is better than the start
+    empty = np.zeros_like(residual), *given[1:]
+    for name in ("reference", "numba"):
+        np.testing.assert_array_equal(get_kernels(name).climb(*empty)[0], given[1])
+
+
 @pytest.mark.parametrize("slab", [(1.5, 0.7), (0.0, 2.0)], ids=["factor", "shared"])
 @pytest.mark.parametrize("relative", [False, True])
 def test_doublets(slab, relative, rng):

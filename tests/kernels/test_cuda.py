@@ -50,7 +50,7 @@ def test_normals(device):
     """So many that wedges, retries and the tail occur; added to what is there."""
     out = device.put(np.full((400, 151), 2.5))
     device.launch("add_normals", blocks_for(400 * 76, 96), 96, N(400), N(151), np.uint64(2**63 + 31), N(3), out)
-    expected = streams.normals(2**63 + 31, 400, 151, first_row=3)
+    expected = streams.normals(2**63 + 31, 400, 151, 3)
     np.testing.assert_allclose(device.get(out) - 2.5, expected, atol=1e-13)
     assert np.abs(expected).max() > streams.ZIGGURAT_EDGE
     one_each = device.empty((50, 7))

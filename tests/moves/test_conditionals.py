@@ -7,12 +7,12 @@ import pytest
 from scipy import stats as distributions
 
 from cases import HOLES, case, centred
-from nsfa.kernels import few_missing
+from nsfa.kernels import few_missing, modules
 from nsfa.kernels.reference import ReferenceKernels, _row_gram, entry_conditional
 from nsfa.kernels.reference_moves import log_split_ratio
 from nsfa.model import Gamma, Priors, priors
 from nsfa.model.joint import log_joint, log_prior
-from nsfa.moves import births, concentration, doublet, loadings, precisions, shear, split
+from nsfa.moves import births, concentration, doublet, loadings, module, precisions, shear, split
 from nsfa.samples import noise_posterior
 
 
@@ -435,6 +435,46 @@ def test_doublets_leave_scores_beside_the_factors_they_belong_to(rng):
         left = 1 / state.noise_precision + (state.loadings**2).sum(axis=1)
         assert (left > 0).all()
     assert changed > 5
+
+
+def test_factors_of_many_features_come_and_go_with_their_scores(rng, monkeypatch):
+    monkeypatch.setattr(modules, "LEAST_USERS", 2)
+    monkeypatch.setattr(modules, "LEAST_SPREAD", 1.5)
+    state, samples, spec = case("nsfa", "some", backend="numba", n_features=12, n_samples=15)
+    born, died = 0, 0
+    for _ in range(200):
+        before = state.n_factors
+        info = module.update_module(state, samples, spec, rng)
+        assert abs(state.n_factors - before) <= info.accepted <= info.tried
+        born, died = born + (state.n_factors > before), died + (state.n_factors < before)
+        state.check_invariants()
+        samples.rows(state)
+        assert samples.scores.shape[1] == state.n_factors == len(state.loading_precision)
+        np.testing.assert_allclose(samples.gram, samples.scores.T @ samples.scores)
+    assert born and died
+
+
+def test_a_missing_factor_of_many_features_comes_at_once(rng):
+    """As it was: its scores, its users, and its size."""
+    x, loading = rng.normal(size=30), np.where(np.arange(400) < 60, 1.0, 0.0)
+    state, samples, spec = case("nsfa", backend="numba", n_features=400, n_samples=30)
+    table = np.outer(loading, x) + rng.normal(size=(400, 30))
+    samples.data.values[:] = table
+    samples.keep(state.drop(np.arange(state.n_factors)))
+    state.noise_precision[:] = 1.0
+    if state.intercept is not None:
+        state.intercept[:] = 0.0
+    samples.refresh(state)
+    while not state.n_factors:
+        module.update_module(state, samples, spec, rng)
+    fit = state.loadings[:60, 0].mean() * samples.scores[:, 0]
+    assert np.corrcoef(fit, x)[0, 1] > 0.95 and 0.7 < fit.std() / x.std() < 1.3
+    # the others by chance: thirty samples do not say more
+    assert state.active[:60, 0].sum() > 50 and state.active[60:, 0].mean() < 0.25
+    # and it stays
+    for _ in range(20):
+        module.update_module(state, samples, spec, rng)
+    assert state.n_factors == 1
 
 
 @pytest.mark.parametrize(

@@ -314,6 +314,15 @@ class Kernels(Protocol):
         the factors with two users. Returns those of the new ones (new, N) too.
         """
 
+    def climb(
+        self, residual: Floats, start: Floats, slab: tuple[float, float], stickiness: float, steps: int
+    ) -> tuple[Floats, float, float]:
+        """EM steps from a direction ``start`` (N,) to a mode of the scores of one more factor; see ``moves.module``.
+
+        residual (D, N) is in units of the noise. Scores have length √N, loadings and users are summed out. Returns the
+        direction, and slab precision and share of users there.
+        """
+
     def tilt(self, problem: Pairs, pairs: Ints, key: int) -> int:
         """Tilt ``pairs`` (P, 2) of factors in turn, in place; returns how many were accepted. See ``moves.tilt``."""
 

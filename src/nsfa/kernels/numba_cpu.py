@@ -25,6 +25,7 @@ from nsfa.kernels import (
     few_missing,
     latent_kernels,
     marginal_kernels,
+    module_kernels,
     pair_kernels,
     products,
     rate_kernels,
@@ -186,6 +187,11 @@ class NumbaKernels:
     ) -> tuple[Doubled, Floats]:
         *found, new_scores = doublet_kernels.try_doublets(problem, residual, scores, attempts, np.uint64(key))
         return Doubled(*found), new_scores
+
+    def climb(
+        self, residual: Floats, start: Floats, slab: tuple[float, float], stickiness: float, steps: int
+    ) -> tuple[Floats, float, float]:
+        return module_kernels.climb(residual, start, slab, stickiness, steps)  # type: ignore[no-any-return]
 
     def tilt(self, problem: Pairs, pairs: Ints, key: int) -> int:
         return int(pair_kernels.tilt_pairs(problem, pairs, np.uint64(key)))

@@ -12,6 +12,7 @@ from scipy.linalg import cholesky, solve_triangular
 
 from nsfa.kernels import Born, Own, few_missing, products, reference_latent
 from nsfa.kernels.reference_doublets import doublets
+from nsfa.kernels.reference_modules import climb
 from nsfa.kernels.reference_moves import (
     gamma_draw,
     log_scale_density,
@@ -302,6 +303,7 @@ class ReferenceKernels:
     def rotate(self, problem: Pairs, pairs: Ints, key: int) -> int:
         return sum(rotate_pair(problem, int(j), int(k), p, key) for p, (j, k) in enumerate(pairs))
 
+    climb = staticmethod(climb)
     draw_outliers = staticmethod(reference_latent.draw_outliers)
     draw_concentrations = staticmethod(reference_latent.draw_concentrations)
     draw_rates = staticmethod(reference_latent.draw_rates)

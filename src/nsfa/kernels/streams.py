@@ -59,6 +59,11 @@ ROTATION_UNIFORM = 0.05
 DOUBLET_SPREAD = 1.2
 SLAB = 1 << 20
 LARGEST_CORRELATION = 0.95
+# A climb to a direction that many features share: where slab precision and users start, what they are kept within (the
+# share of users; the first two times 1/D, the largest slab times √N), and the change of the cosine at which it ends.
+START_SLAB, LEAST_SLAB, LARGEST_SLAB = 3.0, 1e-3, 50.0
+START_USED, LEAST_USED, MOST_USED = 20.0, 0.3, 1.0 - 1e-6
+CLIMBED = 1e-5
 # Log rates behind counts: for a zero whose expected log rate is below this the prior is proposed, for others a normal
 # near the mode, which so many Newton steps find, its precision times this.
 EASY_RATE = 0.4
