@@ -78,6 +78,28 @@ def test_hidden_entries_are_predicted_on_their_own_scale(fitted):
         np.testing.assert_allclose(total, 1.0, atol=0.02)
 
 
+def test_counts_are_predicted_with_the_size_factors_that_were_drawn():
+    """Totals that one gene rules say little of how much was counted: draws know better."""
+    rng = np.random.default_rng(0)
+    rate = rng.standard_normal((60, 1)) @ rng.standard_normal((1, 40)) * 0.3 + 1.0
+    rate[:, 0] += 3.0 + 1.5 * rng.standard_normal(60)
+    X = rng.poisson(np.exp(rate)).astype(float)
+    missing = (rng.random(X.shape) < 0.1) & (np.arange(40) > 0)
+    model = NSFA(likelihood="counts", **SHORT)
+    with pytest.warns(match="converged|Not|settled|draws"):
+        model.fit(np.where(missing, np.nan, X))
+    posterior = model.posterior_
+    mean = np.mean([draw.exposure for draw in posterior.draws], axis=0)
+    sample = np.nonzero(missing)[0]
+    filled = np.log(posterior.predict_missing(missing)) - rate[missing]
+    apart = (posterior.data.exposure - mean)[sample]
+    # what the totals are wrong by would stand in the predictions
+    assert apart.std() > 0.2 and abs(np.corrcoef(filled, apart)[0, 1]) < 0.3
+    log = posterior.log_predictive_density(X, missing)
+    # ... and the best that can be said, rates known, is not far
+    assert log.mean() > stats.poisson(np.exp(rate[missing])).logpmf(X[missing]).mean() - 0.2
+
+
 def test_holes_are_filled_as_the_table_is_written(fitted):
     model, X, _, missing = fitted
     holes = np.where(missing, np.nan, X)

@@ -208,12 +208,12 @@ class Posterior(OwnAnswers):
         scale, y = self.data.scale[entries.column], truth[mask]
         if self.data.likelihood == "gaussian":
             y = (y - self.data.center[entries.column]) / scale
-        draws, level = self._enough_draws(entries), entries.level(self.data)
+        draws = self._enough_draws(entries)
         moments = moments_of(self._tables(), draws, entries)
         # one draw at a time: all of them may be many times the table
         logs = (
             seen_log_density(self.spec, share, y, mean, variance, 1.0 / draw.noise_precision[entries.row], level)
-            for draw, (mean, variance, share) in zip(draws, moments, strict=True)
+            for draw, (mean, variance, level, share) in zip(draws, moments, strict=True)
         )
         out: Floats = reduce(np.logaddexp, logs) - np.log(len(draws) * scale)
         return out

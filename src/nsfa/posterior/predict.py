@@ -81,11 +81,13 @@ def fitted_table(data: Observed) -> Floats:
 class Moments(NamedTuple):
     """Predictive mean and variance of some entries under one draw, noise included, on the model's scale.
 
-    With robust noise also their samples' shares of ordinary entries and of outliers (entries, J + 1).
+    ``level`` is what counts' log rates, or the values behind zeros and ones, are to be raised by under it. With robust
+    noise also their samples' shares of ordinary entries and of outliers (entries, J + 1).
     """
 
     mean: Floats
     variance: Floats
+    level: Any = 0.0
     outlier_share: Any = None
 
 
@@ -94,8 +96,9 @@ def moments_of(tables: Tables, draws: list[Draw], entries: Entries) -> Iterator[
     with threadpool_limits(1):
         for number, draw in enumerate(draws):
             data, share = tables.under(draw, number)
+            level, shares = entries.level(data), None if share is None else share[entries.sample]
             for moments in predictive_moments(data, [draw], entries, tables.kernels, tables.fitted):
-                yield moments if share is None else moments._replace(outlier_share=share[entries.sample])
+                yield moments._replace(level=level, outlier_share=shares)
 
 
 def predictive_moments(
@@ -119,7 +122,7 @@ def predictive_moments(
             problem = project(data, draw, kernels)
             mean, variance = kernels.predict(problem, entries.sample, entries.row)
             if draw.scores is not None:
-                mean, variance, _ = _over_clusters(problem, draw, entries, Moments(mean, variance), kernels)
+                mean, variance = _over_clusters(problem, draw, entries, Moments(mean, variance), kernels)[:2]
             yield Moments(center + mean, variance + noise)
 
 
@@ -132,8 +135,8 @@ def summarise(tables: Tables, draws: list[Draw], entries: Entries, level: float 
         raise ValueError(f"level must lie between 0 and 1. Got {level!r}.")
     total: Floats | float = 0.0
     rng, drawn, step = np.random.default_rng(0), [], 1
-    spec, raised, n_draws = tables.spec, entries.level(tables.data), len(draws)
-    for i, (mean, variance, share) in enumerate(moments_of(tables, draws, entries)):
+    spec, n_draws = tables.spec, len(draws)
+    for i, (mean, variance, raised, share) in enumerate(moments_of(tables, draws, entries)):
         total = total + seen_mean(spec, mean, variance, raised) / n_draws
         if level is not None:
             if i == 0:
