@@ -178,8 +178,11 @@ class Chain:
         # before, robust noise had one share of outliers for all samples
         if "samples" not in snapshot or snapshot["state"].get("outlier_share") is not None:
             raise ValueError("The checkpoint is of an earlier version of nsfa, whose runs this one cannot go on with.")
+        reports = self.reports
         for name in _CARRIED:
             setattr(self, name, snapshot.get(name, getattr(self, name)))
+        # moves that a former version did not have are counted from here on
+        self.reports = reports | self.reports
         self.rng.bit_generator.state = snapshot["rng"]
         self.state = self.samples.place(State.from_snapshot(snapshot["state"]))
         self.samples.restore(snapshot["samples"], self.state)
