@@ -43,7 +43,8 @@ def resolve_backend(backend: str, data: Observed, spec: ModelSpec) -> str:
             raise ValueError(why)
     if backend != "auto":
         return backend
-    # short dense tables have moves on the CPU that a GPU does without; in very large ones nobody waits for these
+    # dense tables have moves on the CPU that a GPU does without: many in short ones, where only very large tables are
+    # worth that; in long ones births of two and of many features at once, which its speed makes up for
     long, entries = data.offset is not None or data.shape[0] >= PARALLEL_FROM, data.shape[0] * data.shape[1]
     gains = entries >= (WORTH_GPU if long else WORTH_GPU_SHORT)
     return "gpu" if gains and no_gpu_for(data, spec) is None and gpu_missing() is None else "cpu"

@@ -32,7 +32,10 @@ def kernels_here(tf32: bool) -> GpuKernels:
 
 
 class UnitOnDevice:
-    """The verbs of a ``Table`` for a unit, which begins at sample ``start``; arrays come and go by this process."""
+    """The verbs of a ``Table`` for a unit, which begins at sample ``start``; arrays come and go by this process.
+
+    A unit that would fill the device passes through in parts, whose sums are added in another order.
+    """
 
     def __init__(self, data: Observed, start: int, tf32: bool) -> None:
         self._data, self._start, self._kernels = data, start, kernels_here(tf32)

@@ -143,7 +143,7 @@ def build(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int = 0) 
     # ... and behind counts they follow the factors there are, so that more than rows must move
     simplifies = not collapses or spec.likelihood != "gaussian"
     schedule = Schedule(moves, unused, tune, collapses, anneals, simplifies)
-    for number in (1, MARGINAL_PERIOD, 10**9 + 1):
+    for number in (1, MARGINAL_PERIOD, LATE_PERIOD, 10**9, 10**9 + 1):
         check(schedule.of_sweep(number))
     return schedule
 
@@ -194,18 +194,25 @@ def _before(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Iterator[M
         yield Move("doublet", doublet.update_doublet, (SCORES, STATISTICS), (RESIDUAL,), when=FIFTH, reports=True)
     # rows with the scores integrated out leave it nothing to do
     if by_row is not None:
-        yield _module(spec, can)
+        yield _module(spec, can) if "dense" in can else Unused("module", _module_refusal(spec) or by_row)
 
 
 def _module(spec: ModelSpec, can: frozenset[str]) -> Move | Unused:
     """Births and deaths of factors of many features, or why there are none."""
-    if spec.pattern == "finite":
-        return Unused("module", "the number of factors is given")
-    if spec.precision != "factor" or not spec.priors.relative:
-        return Unused("module", "slabs are not one per factor, in units of the noise")
-    if not {"small", "many features"} <= can:
-        return Unused("module", "the table is too large, or has too many samples, or is not dense")
+    why = _module_refusal(spec)
+    if why is None and not {"small", "many features"} <= can:
+        why = "the table is too large, or has too many samples"
+    if why is not None:
+        return Unused("module", why)
     return Move("module", module.update_module, (SCORES, STATISTICS), (RESIDUAL,), when=LATE, reports=True)
+
+
+def _module_refusal(spec: ModelSpec) -> str | None:
+    """Why a model has no births and deaths of factors of many features, or None."""
+    if spec.pattern == "finite":
+        return "the number of factors is given"
+    relative = spec.precision == "factor" and spec.priors.relative
+    return None if relative else "slabs are not one per factor, in units of the noise"
 
 
 def _pairs(spec: ModelSpec, can: frozenset[str]) -> Iterator[Move | Unused]:
