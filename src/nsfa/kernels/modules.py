@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -179,7 +180,8 @@ def _death(
     residual += np.outer(problem.root * problem.loadings[:, k], x)
     # given its users, their probability has a Beta distribution
     on, off = rng.standard_gamma(m), rng.standard_gamma(n_features - m + problem.stickiness)
-    new = x / math.sqrt(power), math.log(problem.precision[k] * n / power), math.log(on / off)
+    log_odds = math.log(on) - math.log(max(off, sys.float_info.min))
+    new = x / math.sqrt(power), math.log(problem.precision[k] * n / power), log_odds
     ratio = log_birth_ratio(problem, residual, _aim(kernels, problem, residual, rng), new, len(old) - 1)
     return Tried(dead=k) if math.log(rng.random()) < -ratio else None
 

@@ -19,8 +19,6 @@ from nsfa.kernels.streams import EASY_RATE, NEWTON_STEPS, STRETCH_COLUMN, STRETC
 # Logarithms of small counts.
 _SMALL = 64
 _LOG = np.log(np.maximum(np.arange(float(_SMALL)), 1.0))
-# Never accepted.
-_NEVER = 2.0
 
 
 @jit
