@@ -32,10 +32,11 @@ def say(name: str, seed: int, hide: bool, settings: dict[str, object]) -> str:
     found, consensus = posterior.diagnostics(), posterior.consensus()
     words = np.array(consensus.checks.verdict)[consensus.sizes >= 5]
     ranges = "; ".join(f"{chain.min()} to {chain.max()}" for chain in posterior.n_factors)
+    everywhere, settled = int((words != SOME_CHAINS).sum()), int((words == SETTLED).sum())
     lines = [
-        f"{name}, seed {seed}{', a tenth hidden' if hide else ''}, {settings or 'default'}: {seconds:.0f} s, K {ranges}",
+        f"{name}, seed {seed}{', a tenth hidden' * hide}, {settings or 'default'}: {seconds:.0f} s, K {ranges}",
         "  R-hat: " + ", ".join(f"{d.quantity} {d.rhat:.3f}" for d in found.table),
-        f"  substantial {len(words)}, in all chains {(words != SOME_CHAINS).sum()}, settled {(words == SETTLED).sum()}; "
+        f"  substantial {len(words)}, in all chains {everywhere}, settled {settled}; "
         f"of all {consensus.n_factors} settled {found.settled}",
     ]
     if hide:

@@ -209,13 +209,19 @@ class HostDevice:
         plain = [_passed(name, *pair) for pair in zip(signature, arguments, strict=True)]
         self._library.run(name, plain, blocks, threads, shared, self.seed)
 
-    def multiply(self, left: Any, right: Any, transposed: bool = False) -> Any:
-        if left.dtype != right.dtype or not all(isinstance(a, DeviceArray) for a in (left, right)):
-            raise TypeError(f"Both must be on the device and of one type. Got {left.dtype} and {right.dtype}.")
-        product = (_plain(left).T if transposed else _plain(left)) @ _plain(right)
-        out = self.padded(*product.shape, product.dtype)
-        _plain(out)[:] = product
-        return out
+    multiply = cuda.CupyDevice.multiply
+
+    def _multiply(self, size: Any, arrays: Any, turned: Any, whole: bool) -> None:
+        """As strict as cuBLAS, which takes no empty matrices."""
+        if len({a.dtype for a in arrays}) > 1 or not all(isinstance(a, DeviceArray) for a in arrays):
+            raise TypeError(f"All must be on the device and of one type. Got {[a.dtype for a in arrays]}.")
+        if not all(a.strides[1] == a.itemsize and a.strides[0] >= a.shape[1] * a.itemsize for a in arrays):
+            raise TypeError(f"All must have contiguous rows. Got strides {[a.strides for a in arrays]}.")
+        right, left, out = map(_plain, arrays)
+        a, b = left.T if turned[1] else left, right.T if turned[0] else right
+        if min(size) < 1 or (*out.shape, len(b)) != size:
+            raise ValueError(f"Sizes must be those of the matrices, and above 0. Got {size}.")
+        out[:] = a @ b
 
     def sparse(self, matrix: Any) -> Any:
         return _Sparse(matrix.copy())

@@ -247,3 +247,18 @@ def test_a_fit_on_a_device_is_one_like_any_other(host_device, monkeypatch):
     given = "not used, the number of factors is given"
     assert unused == {"marginal": "not used, the table is on a device", "doublet": given, "module": given}
     assert model.transform(X).shape == (30, model.n_components_)
+
+
+def test_factors_come_and_go_where_there_are_none(host_device):
+    """Products of empty matrices, which a device's library refuses."""
+    X = np.random.default_rng(0).standard_normal((30, 40))
+    data, spec = observe(X), preset("nsfa", concentration=0.5)
+    kinds = on_cpu(data), gpu_samples(data, device=host_device)
+    cpu, gpu = (Chain(samples, spec, chain_generator(3, 0)) for samples in kinds)
+    numbers = []
+    for _ in range(12):
+        cpu.sweep()
+        gpu.sweep()
+        numbers.append(gpu.state.n_factors)
+        assert cpu.state.n_factors == numbers[-1]
+    assert 0 in numbers and max(numbers) > 0

@@ -43,6 +43,11 @@ class DeviceState(State):
         return self.loadings != 0  # type: ignore[no-any-return]
 
     @property
+    def pattern(self) -> Any:
+        """See ``State``."""
+        return None
+
+    @property
     def loading_squares(self) -> Floats:
         """See ``State``."""
         out: Floats = self.kernels.column_squares(self.loadings, self.noise_precision if self.relative else None)
@@ -68,9 +73,13 @@ class DeviceState(State):
         """See ``State``."""
         self.kernels.turn_columns(self.loadings, by)
 
-    def nth_users(self, factors: Ints, ranks: Ints) -> Ints:
+    def nth_users(self, factors: Ints, ranks: Ints) -> Any:
+        """See ``State``; on the device, where they are wanted."""
+        return self.kernels.nth_users(self.loadings, factors, ranks)
+
+    def lower_intercept(self, by: Floats) -> None:
         """See ``State``."""
-        return self.kernels.nth_users(self.loadings, factors, ranks)  # type: ignore[no-any-return]
+        self.kernels.lower_means(self.intercept, self.loadings, by)
 
     def _write(self, features: Any, factors: Any, values: Any) -> None:
         if np.ndim(features) == 1:
@@ -107,6 +116,7 @@ class DeviceTable:
         self.count, self.total, self.power = self.device.put_all(*moments)
         self.offset = None if offset is None else self.device.put(offset)
         self._kind = "float" if blocks.dtype == np.float32 else "double"
+        self._one = self.device.empty((1, 0))
 
     @classmethod
     def of(cls, data: Observed, kernels: GpuKernels, start: int = 0) -> DeviceTable:
@@ -127,20 +137,27 @@ class DeviceTable:
         right, inverse, centre = self._problem(loadings, noise_precision, intercept)
         away, back = device.put_all(inverse, centre)
         cross = device.zeros((n_features, n_factors))
-        sums: Any = None
+        parts = []
         for first, block in self._blocks:
-            half = self._half(block, right, away, back)
-            gain = half.reshape(1, -1) @ half.ravel()
+            half, sums = self._half(block, right, away, back), device.empty((2 * n_factors + 1, n_factors))
+            device.multiply(half, half, transposed=True, out=sums[n_factors:-1])
             scores = self._drawn(half, away, key, first)
             self._add(block.multiply(self._in_table_precision(scores)), cross)
-            part = np.concatenate([(scores.T @ scores).ravel(), scores.sum(axis=0), gain])
-            sums = part if sums is None else sums + part
+            device.multiply(scores, scores, transposed=True, out=sums[:n_factors])
+            device.multiply(self._ones(len(scores)), scores, out=sums[-1:])
+            parts.append(sums)
+        summed: Floats = sum(map(device.get, parts))
+        gram, square, total = summed[:n_factors], summed[n_factors:-1].trace(), summed[-1]
         if self.offset is not None:
-            cross -= self.offset[:, None] * sums[-1 - n_factors : -1]
-        summed = to_host(sums)
-        gram, total = summed[: n_factors**2].reshape(n_factors, n_factors), summed[n_factors**2 : -1]
-        gained = 0.5 * float(summed[-1]) + self.shape[1] * float(np.log(inverse.diagonal()).sum())
+            cross -= self.offset[:, None] * device.put(total)
+        gained = 0.5 * float(square) + self.shape[1] * float(np.log(inverse.diagonal()).sum())
         return Passed(gram, cross, total, gained)
+
+    def _ones(self, n: int) -> Any:
+        """(1, n)."""
+        if self._one.shape[1] < n:
+            self._one = self.device.put(np.ones((1, n)))
+        return self._one[:, :n]
 
     def score_moments(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Floats, Floats]:
         """Mean of every sample's scores given all else (N, K), here, and their variance (K,). Cost O(D N K)."""
@@ -148,7 +165,8 @@ class DeviceTable:
         away, back = self.device.put_all(inverse, centre)
         mean = np.empty((self.shape[1], loadings.shape[1]))
         for first, block in self._blocks:
-            part = self._half(block, right, away, back) @ away
+            half = self._half(block, right, away, back)
+            part = self.device.multiply(half, away, out=self.device.room("scores", half.shape))
             mean[first : first + len(part)] = to_host(part)
         return mean, (inverse**2).sum(axis=0)
 
@@ -163,26 +181,26 @@ class DeviceTable:
         n, n_factors = half.shape
         size = np.int64(n), np.int64(n_factors), np.uint64(key), np.int64(self.start + first)
         self.kernels.rows("add_normals", n * ((n_factors + 1) // 2), *size, half)
-        return half @ away
+        return self.device.multiply(half, away, out=self.device.room("scores", half.shape))
 
     def _weighted(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Any, Floats]:
         """diag(τ) G in the table's precision; Gᵀ diag(τ) G beside Gᵀ diag(τ) centre (K, K + 1)."""
         device, (n, width) = self.device, loadings.shape
-        wide, weighted = device.empty((n, width + 1)), device.empty((n, width))
+        wide, weighted = device.room("wide", (n, width + 1)), device.room("weighted", (n, width))
         right = device.padded(n, width, self._blocks.dtype)
         size = np.int64(n), np.int32(width), _width(loadings), _width(right)
         arguments = loadings, noise_precision, intercept, self.offset, wide, weighted, right
         self.kernels.rows(f"spread_weighted_{self._kind}", n * width, *size, *arguments)
-        return right, to_host(weighted.T @ wide)
+        return right, to_host(device.multiply(weighted, wide, transposed=True, out=device.empty((width, width + 1))))
 
     def _half(self, block: Any, right: Any, away: Any, back: Any) -> Any:
         """L⁻¹ (Yᵀ diag(τ) G − centre) of a block's samples (n, K)."""
-        projected = block.multiply(right, transposed=True)
+        device, projected = self.device, block.multiply(right, transposed=True)
         n, n_factors = projected.shape
-        centred = self.device.empty((n, n_factors))
+        centred = device.room("centred", (n, n_factors))
         size = np.int64(n), np.int32(n_factors), _width(projected)
         self.kernels.rows(f"centre_{self._kind}", n * n_factors, *size, projected, back, centred)
-        return centred @ away.T
+        return device.multiply(centred, away, turned=True, out=device.room("half", (n, n_factors)))
 
     def _in_table_precision(self, array: Any) -> Any:
         """A copy (n, k) of doubles in the table's precision, in rows that matrix units like."""
@@ -266,6 +284,11 @@ class DeviceSamples(PassingSamples):
             self.gram, self.sums = self.gram * np.outer(by, by), self.sums * by
         else:
             super().turn(by, which, gram)
+
+    def _turned(self, by: Floats) -> Any:
+        """See ``PassingSamples``."""
+        device = self.kernels.device
+        return device.multiply(self.cross, device.put(by), out=device.empty(self.cross.shape))
 
     def shift(self, by: Floats) -> None:
         """See ``Samples``; T follows with ``refresh``."""

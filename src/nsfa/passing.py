@@ -159,9 +159,13 @@ class PassingSamples(Samples):
         if which is not None:
             every = np.eye(len(self.gram))
             every[np.ix_(which, which)] = by
-        self.cross = self.cross @ beside(every, self.cross)
+        self.cross = self._turned(every)
         self.gram = every.T @ self.gram @ every if gram is None else gram
         self.sums = self.sums @ every
+
+    def _turned(self, by: Floats) -> Floats:
+        """T · ``by`` (K, K)."""
+        return self.cross @ by
 
     def keep(self, order: Ints) -> None:
         """Keep the factors ``order`` and put them in this order."""

@@ -70,6 +70,11 @@ class State:
         return self.buffers["active"][:, : self.n_factors]  # type: ignore[no-any-return]
 
     @property
+    def pattern(self) -> Any:
+        """``active`` for kernels that change loadings; None where these go by the zeros."""
+        return self.active
+
+    @property
     def width(self) -> int:
         """Columns of the buffers: the scores' is as wide, since strides can decide the last bit of a product."""
         return self.buffers["loadings"].shape[1]  # type: ignore[no-any-return]
@@ -156,6 +161,10 @@ class State:
         else:
             self.loadings[:] = np.ascontiguousarray(self.loadings) @ by
 
+    def lower_intercept(self, by: Floats) -> None:
+        """Subtract the fit of scores ``by`` (K,) from the features' means, in place."""
+        self.intercept -= self.loadings @ by  # type: ignore[operator]
+
     @property
     def noise_weight(self) -> Floats:
         """What bears on each feature's noise beside its entries, relative loadings and outliers' deviations (2, D).
@@ -194,15 +203,16 @@ class State:
         where there is a new one for it: it holds a single loading, so nothing of size D is touched. The new factors'
         scores are not set.
         """
-        self._write(*dead, np.zeros(len(dead[0])))
         factors = dead[1]
         reused = min(len(factors), len(rows))
         extra = len(rows) - reused
         columns = np.concatenate([factors[:reused], np.arange(self.n_factors, self.n_factors + extra)])
         if extra:
             self._append(extra)
+        # the new ones last: a feature may put one where it had one
+        places = np.concatenate([dead[0], rows]), np.concatenate([factors, columns])
+        self._write(*places, np.concatenate([np.zeros(len(factors)), values]))
         if len(rows):
-            self._write(rows, columns, values)
             self.usage[columns] = 1
             if precisions is not None:
                 self.loading_precision[..., columns] = precisions

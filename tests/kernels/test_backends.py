@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from cases import HOLES, case, centred
 from nsfa.data import observe
-from nsfa.kernels import Births, Doublets, Marginal, Pairs, Scales, Splits, few_missing, get_kernels, numba_cpu
+from nsfa.kernels import Births, Doublets, Marginal, Own, Pairs, Scales, Splits, few_missing, get_kernels, numba_cpu
 
 pytestmark = pytest.mark.usefixtures("either_size")
 
@@ -167,11 +167,12 @@ def test_urn(kind):
 
 
 @pytest.mark.parametrize("slab_shape", [0.0, 0.6, 3.0])
-def test_births(slab_shape, rng):
+@pytest.mark.parametrize("relative", [False, True])
+def test_births(slab_shape, relative, rng):
     n = 400
+    own = Own(None, None, rng.integers(0, 3, n), rng.gamma(1, 1, n), rng.gamma(5, 2, n))
     problem = Births(
-        residual=rng.gamma(5, 2, n), noise_precision=rng.gamma(3, 1, n), n_observed=np.full(n, 8.0),
-        own_count=rng.integers(0, 3, n), own_square=rng.gamma(1, 1, n),
+        own=own, noise_precision=rng.gamma(3, 1, n), relative=relative, n_observed=np.full(n, 8.0),
         cumulative=np.array([0.3, 0.6, 0.9, 1.0]), weight=np.array([0.0, -0.5, -1.0, -2.0]),
         slab_shape=slab_shape, slab_rate=1.7,
     )  # fmt: skip
@@ -183,6 +184,13 @@ def test_births(slab_shape, rng):
     assert 0 < a.accepted.sum() < n
     threaded = get_kernels("numba", threads=2)
     np.testing.assert_array_equal(threaded.draw_births(problem, 77).loading, b.loading)
+    # relative slabs: the same in units of the noise
+    units = own._replace(square=own.square * problem.noise_precision, residual=own.residual * problem.noise_precision)
+    if relative:
+        plain = problem._replace(own=units, noise_precision=np.ones(n), relative=False)
+        c = get_kernels("reference").draw_births(plain, 77)
+        np.testing.assert_array_equal(a.row, c.row)
+        np.testing.assert_allclose(a.loading * np.sqrt(problem.noise_precision[a.row]), c.loading, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", HOLES)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from nsfa.kernels import Births, Holes, Pairs, Rows, Splits, get_kernels, streams
+from nsfa.kernels import Births, Holes, Own, Pairs, Rows, Splits, get_kernels, streams
+from nsfa.kernels.gpu import GpuKernels, OwnThere
 from nsfa.kernels.reference_moves import gamma_draw
 
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-12}
@@ -128,49 +129,44 @@ def test_own_factors(device, rng):
     rows = rows_problem(rng, *G.shape)[1]
     usage, residual = active.sum(axis=0), np.full(len(G), 5.0)
     own = get_kernels("reference").own_factors(G, active, rows, usage, residual)
-    number, square, left = device.zeros(40, np.int32), device.zeros(40), device.put(residual)
+    out = device.empty((3, len(own.factor)))
     device.launch(
         "own_rows", blocks_for(32 * len(own.factor), 96), 96, K(len(own.factor)), K(36), K(36 + MARGIN),
-        device.put(own.owner), device.put((usage == 1).astype(np.uint8)), device.put(in_buffer(G)),
-        device.put(rows.cross), device.put(rows.gram), device.put(rows.power), number, square, left,
+        device.put(own.owner), device.put(usage), device.put(in_buffer(G)), device.put(rows.cross),
+        device.put(rows.gram), device.put(rows.power), out,
     )  # fmt: skip
-    np.testing.assert_array_equal(device.get(number), own.number)
-    np.testing.assert_allclose(device.get(square), own.square, **TOLERANCE)
-    np.testing.assert_allclose(device.get(left), own.residual, **TOLERANCE)
+    expected = [part[own.owner] for part in (own.number, own.square, own.residual)]
+    np.testing.assert_allclose(device.get(out), expected, **TOLERANCE)
     assert own.number.max() > 1 and (own.number == 0).any() and (own.residual > 0).all()
 
 
 @pytest.mark.parametrize("slab_shape", [0.0, 0.6, 3.0])
-def test_births(slab_shape, device, rng):
-    n, scale = 400, rng.gamma(3, 1, 400)
+@pytest.mark.parametrize("relative", [False, True])
+def test_births(slab_shape, relative, device, rng):
+    """More features accept than are fetched at once; those with several own factors are listed as often."""
+    n = 400
+    number = rng.integers(0, 3, n)
+    owner = np.repeat(np.arange(n), number)
+    square, left = np.where(number > 0, rng.gamma(1, 1, n), 0.0), rng.gamma(5, 2, n)
     problem = Births(
-        residual=rng.gamma(5, 2, n), noise_precision=scale, n_observed=rng.integers(5, 9, n).astype(float),
-        own_count=rng.integers(0, 3, n), own_square=rng.gamma(1, 1, n),
+        own=Own(np.arange(len(owner)), owner, number, square, left), noise_precision=rng.gamma(3, 1, n),
+        relative=relative, n_observed=rng.integers(5, 9, n).astype(float),
         cumulative=np.array([0.3, 0.6, 0.9, 1.0]), weight=np.array([0.0, -0.5, -1.0, -2.0]),
         slab_shape=slab_shape, slab_rate=1.7,
     )  # fmt: skip
-    listed, wanted, found = device.empty(n, np.int64), device.empty(n, np.int64), device.zeros(1, np.int32)
-    device.launch(
-        "birth_rows", 7, 64, N(n), device.put(problem.residual), device.put(scale), device.put(problem.n_observed),
-        device.put(problem.own_count.astype(np.int32)), device.put(problem.own_square), K(4),
-        device.put(problem.cumulative), device.put(problem.weight), np.float64(slab_shape), np.float64(1.7),
-        np.uint64(77), found, listed, wanted,
-    )  # fmt: skip
-    born = get_kernels("reference").draw_births(problem, 77)
-    row, count = device.get(listed)[: int(found[0])], device.get(wanted)[: int(found[0])]
-    np.testing.assert_array_equal(np.sort(row), np.flatnonzero(born.accepted))
-    np.testing.assert_array_equal(count, np.bincount(born.row, minlength=n)[row])
-    assert 0 < born.accepted.sum() < n and count.max() > 1 and (count == 0).any()
-
-
-def chosen_factors(problem, key):
-    """Features with factors of their own, how many they have, and which of these is chosen: as the reference does."""
-    number, chosen = {}, {}
-    for d, k in zip(*np.nonzero(problem.active & (problem.usage == 1)), strict=True):
-        number[d] = number.get(d, 0) + 1
-        if float(streams.uniform_pairs(key, len(problem.loadings) + k, 0)[0]) * number[d] < 1.0:
-            chosen[d] = k
-    return [np.array(list(part)) for part in (number, number.values(), chosen.values())]
+    # without own factors what is left is all there is
+    residual = device.put(np.where(number > 0, 1e6, left))
+    found = device.put(np.array([part[owner] for part in (number, square, left)], dtype=float))
+    there = {name: device.put(getattr(problem, name)) for name in ("noise_precision", "n_observed")}
+    listed = problem._replace(own=OwnThere(np.arange(len(owner)), owner, residual, device.put(owner), found), **there)
+    born, kernels = get_kernels("reference").draw_births(problem, 77), GpuKernels(device)
+    got = kernels.draw_births(listed, 77)
+    np.testing.assert_array_equal(got.accepted, born.accepted)
+    np.testing.assert_array_equal(got.row, born.row)
+    np.testing.assert_allclose(got.loading, born.loading, rtol=1e-10)
+    np.testing.assert_allclose(got.precision, born.precision, rtol=1e-10)
+    count = np.bincount(born.row, minlength=n)[born.accepted]
+    assert 64 < born.accepted.sum() < n and count.max() > 1 and (count == 0).any()
 
 
 @pytest.mark.parametrize("slab", [(0.0, 1.3), (1.7, 0.6)])
@@ -181,26 +177,20 @@ def test_splits(slab, relative, device, rng):
     weight = np.array([active.sum(axis=1), (precision * G**2).sum(axis=1)]) if relative else np.zeros((2, 120))
     noise = (1.2, 0.7), np.minimum(rng.gamma(2, 3, 120), 9.9)
     problem = Splits(G, active, active.sum(axis=0), *noise, weight, precision, slab, 0.8, 10.0, relative)
+    there = {name: device.put(getattr(problem, name)) for name in ("noise_precision", "weight")}
+    listed = problem._replace(loadings=device.put(in_buffer(G)), active=None, **there)
     for key in range(3):
-        expected = get_kernels("reference").draw_splits(problem, key)
-        row, number, chosen = chosen_factors(problem, key)
-        of = device.zeros(120, np.int32), device.zeros(120, np.int32)
-        lists = device.put(row), device.put(number.astype(np.int32)), device.put(chosen.astype(np.int32))
-        device.launch("scatter_own", 2, 64, K(len(row)), *lists, *of)
-        precision_after, found = device.put(problem.noise_precision), device.zeros(1, np.int32)
-        listed, loading = device.empty(120, np.int64), device.empty(120)
-        device.launch(
-            "split_rows", 4, 32, N(120), K(100 + MARGIN), device.put(in_buffer(G)), device.put(weight),
-            device.put(precision[0]), *of, *map(np.float64, (*slab, 1.2, 0.7, 0.8, 10.0)), K(relative), np.uint64(key),
-            precision_after, found, listed, loading,
-        )  # fmt: skip
-        order = np.argsort(device.get(listed)[: int(found[0])])
-        row, value = device.get(listed)[order], device.get(loading)[order]
-        np.testing.assert_allclose(device.get(precision_after), expected.noise_precision, rtol=1e-10)
-        np.testing.assert_array_equal(row[~np.isnan(value)], expected.row)
-        np.testing.assert_allclose(value[~np.isnan(value)], expected.loading, rtol=1e-10)
-        np.testing.assert_array_equal(row[np.isnan(value)], expected.dead[0])
+        expected, got = (
+            k.draw_splits(p, key) for k, p in ((get_kernels("reference"), problem), (GpuKernels(device), listed))
+        )
+        np.testing.assert_allclose(device.get(got.noise_precision), expected.noise_precision, rtol=1e-10)
+        np.testing.assert_array_equal(got.row, expected.row)
+        np.testing.assert_allclose(got.loading, expected.loading, rtol=1e-10)
+        np.testing.assert_allclose(got.own_precision, expected.own_precision, rtol=1e-10)
+        for a, b in zip(got.dead, expected.dead, strict=True):
+            np.testing.assert_array_equal(a, b)
         assert len(expected.row) and len(expected.dead[0])
+    np.testing.assert_array_equal(device.get(listed.noise_precision), problem.noise_precision)
 
 
 @pytest.mark.parametrize(("n_features", "threads"), [(5, 32), (64, 32), (77, 64), (300, 96)])
@@ -225,8 +215,9 @@ def test_changes_of_the_buffer(device, rng):
     device.launch("move_columns", 2, 64, N(77), K(3), width, device.put(target), device.put(source), buffer)
     G[:, 1], G[:, 2], G[:, 4] = G[:, 5], G[:, 5].copy(), 0.0
     same_buffer(device.get(buffer), G)
-    row, column, value = np.array([0, 76, 5]), np.array([3, 5, 0]), np.array([1.5, -2.0, 0.25])
-    device.launch("set_entries", 1, 32, K(3), width, *map(device.put, (row, column, value)), buffer)
+    # of two values for a place the later one counts
+    row, column, value = np.array([0, 5, 76, 5]), np.array([3, 0, 5, 0]), np.array([1.5, 0.0, -2.0, 0.25])
+    device.launch("set_entries", 1, 32, K(4), width, *map(device.put, (row, column, value)), buffer)
     G[row, column] = value
     same_buffer(device.get(buffer), G)
     by = rng.gamma(2, 1, 6)
@@ -264,6 +255,13 @@ def test_sums_of_squares(n_factors, device, rng):
         device.launch("column_squares", 5, 32, *shape, None if w is None else device.put(w), parts)
         expected = ((1.0 if w is None else w[:, None]) * G**2).sum(axis=0)
         np.testing.assert_allclose(device.get(parts).sum(axis=0), expected, **TOLERANCE)
+
+
+def test_means_lowered_by_a_fit(device, rng):
+    G, by, mean = sparse_loadings(rng, 37, 40), rng.normal(size=40), rng.normal(size=37)
+    there = device.put(mean)
+    GpuKernels(device).lower_means(there, device.put(in_buffer(G))[:, :40], by)
+    np.testing.assert_allclose(device.get(there), mean - G @ by, **TOLERANCE)
 
 
 def pairs_problem(rng, n_features, slab_rows, n_known, anchored):

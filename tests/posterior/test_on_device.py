@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from nsfa import AFA, SFA
+from nsfa import AFA, NSFA, SFA
 from nsfa.datasets import make_sparse_factors
 from nsfa.gpu_samples import DeviceTable
 from nsfa.kernels import device
@@ -66,3 +66,10 @@ def test_what_cannot_be_there_is_here(there, passes, monkeypatch):
     assert posterior.transform(X).shape == (60, 3) and not passes
     monkeypatch.setattr(on_device, "WORTH_GPU", 100)
     assert posterior.transform(X).shape == (60, 3) and passes
+
+
+def test_a_fit_without_factors_has_no_scores_there_either(there, passes):
+    X = np.random.default_rng(0).standard_normal((60, 20))
+    posterior = replace(NSFA(**{**HOW, "tune": 100}).fit(X).posterior_, backend_="gpu")
+    assert any(draw.n_factors == 0 for draw in posterior.draws)
+    assert posterior.consensus().scores.shape == (60, 0) and passes

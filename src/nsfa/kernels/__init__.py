@@ -145,7 +145,7 @@ class Own(NamedTuple):
     """The factors used by one feature alone.
 
     factor and owner list them; number and square (D,) are each feature's number of them and their Σg²; residual (D,)
-    is its residual sum of squares without them.
+    is its residual sum of squares without them. A device has these in a form of its own.
     """
 
     factor: Ints
@@ -158,17 +158,16 @@ class Own(NamedTuple):
 class Births(NamedTuple):
     """What births and deaths of the features' own factors need.
 
-    residual (D,) leaves the features' own factors out; own_count and own_square (D,) are their number and Σg² now;
-    n_observed (D,) counts the features' entries.
+    ``own`` is what ``own_factors`` found; n_observed (D,) counts the features' entries.
     cumulative is the proposal's distribution function over 0, 1, …; weight is log prior − log proposal of those
-    counts. New slab precisions are Gamma(slab_shape, slab_rate), or all slab_rate where slab_shape is 0.
+    counts. New slab precisions are Gamma(slab_shape, slab_rate), or all slab_rate where slab_shape is 0; in units of
+    the features' noise precisions (D,) where slabs are relative.
     """
 
-    residual: Floats
+    own: Any
     noise_precision: Floats
+    relative: bool
     n_observed: Floats
-    own_count: Ints
-    own_square: Floats
     cumulative: Floats
     weight: Floats
     slab_shape: float
@@ -208,10 +207,14 @@ class Splits(NamedTuple):
 
 
 class Split(NamedTuple):
-    """New noise precisions (D,); feature and loading of each new factor; features and factors that died."""
+    """New noise precisions (D,); of each new factor feature, the precision that it has, and loading; what died.
+
+    ``dead`` are features and factors.
+    """
 
     noise_precision: Floats
     row: Ints
+    own_precision: Floats
     loading: Floats
     dead: tuple[Ints, Ints]
 
@@ -290,8 +293,8 @@ class Kernels(Protocol):
     def draw_gammas(self, shape: Floats, rate: Floats, key: int, numbers: Numbers = 0) -> Floats:
         """Gamma(shape, rate) draws, one per entry of the (n,) arrays, keyed by its number."""
 
-    def own_factors(self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, residual: Floats) -> Own:
-        """The factors used by one feature alone; ``residual`` (D,) counts all factors."""
+    def own_factors(self, loadings: Floats, active: Bools, rows: Rows, usage: Ints, residual: Floats) -> Any:
+        """The factors used by one feature alone, as an ``Own``; ``residual`` (D,) counts all factors."""
 
     def sweep_marginal(self, problem: Marginal, values: Floats, key: int) -> None:
         """One pass over (z, g, ψ) of every feature, the scores integrated out. Changes the problem's arrays.

@@ -50,30 +50,32 @@ def birth_rows(lo, hi, problem, key):
     accepted = np.zeros(hi - lo, dtype=np.bool_)
     rows, loadings, precisions = np.empty(8, np.int64), np.empty(8), np.empty(8)
     first, second = words_of_rows(key, lo, hi - lo)
-    n_born = 0
+    n_born, own = 0, problem.own
     largest = problem.cumulative.shape[0] - 1
     for d in range(lo, hi):
         u, v = to_unit(first[d - lo]), to_unit(second[d - lo])
         wanted = 0
         while wanted < largest and u > problem.cumulative[wanted]:
             wanted += 1
-        have = problem.own_count[d]
+        have = own.number[d]
         if wanted == 0 and have == 0:
             continue
         if n_born + wanted > rows.shape[0]:
             grow = np.empty(rows.shape[0] + wanted)
             rows = np.concatenate((rows, grow.astype(np.int64)))
             loadings, precisions = np.concatenate((loadings, grow)), np.concatenate((precisions, grow))
-        square = 0.0
+        # where slabs are relative, all is in units of the feature's noise
+        noise, square = problem.noise_precision[d], 0.0
+        unit, tau = (noise, 1.0) if problem.relative else (1.0, noise)
         for j in range(wanted):
             precision = problem.slab_rate
             if problem.slab_shape > 0.0:
                 precision = gamma_draw(problem.slab_shape, key, d, (j + 1) * STRETCH + 1) / problem.slab_rate
             g = normal_at(key, d, (j + 1) * STRETCH) / math.sqrt(precision)
-            rows[n_born + j], loadings[n_born + j], precisions[n_born + j] = d, g, precision
+            rows[n_born + j], loadings[n_born + j], precisions[n_born + j] = d, g / math.sqrt(unit), precision
             square += g * g
-        tau, r, n = problem.noise_precision[d], problem.residual[d], problem.n_observed[d]
-        log_ratio = log_marginal(square, r, tau, n) - log_marginal(problem.own_square[d], r, tau, n)
+        r, n = own.residual[d] * unit, problem.n_observed[d]
+        log_ratio = log_marginal(square, r, tau, n) - log_marginal(own.square[d] * unit, r, tau, n)
         log_ratio += problem.weight[wanted] - problem.weight[have]
         if math.log(v) < log_ratio:
             accepted[d - lo] = True

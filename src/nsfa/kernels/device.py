@@ -26,6 +26,8 @@ _NAMES = (
 # cuBLAS: types of numbers, of sums, and the default algorithm
 _REAL = {"float32": 0, "float64": 1}
 _COMPUTE = {"float32": 68, "tf32": 77, "float64": 70}
+_NUMBERS = {name: np.array([1.0, 0.0], name) for name in _REAL}
+_ONE_AND_ZERO = {name: (pair.ctypes.data, pair.ctypes.data + pair.itemsize) for name, pair in _NUMBERS.items()}
 NEEDS_GPU = (
     "backend='gpu' needs an NVIDIA GPU and CuPy. Got {why}; install nsfa[gpu] on a machine with one, or use "
     "backend='cpu'."
@@ -90,9 +92,8 @@ class CupyDevice:
         return int(self._cupy.cuda.runtime.memGetInfo()[1])
 
     def empty(self, shape: Any, dtype: Any = np.float64) -> Any:
-        """A new array; GpuError says how much was needed where there is too little memory."""
-        with enough_memory():
-            return self._cupy.empty(shape, dtype)
+        """A new array."""
+        return self._cupy.empty(shape, dtype)
 
     def room(self, name: str, shape: Any, dtype: Any = np.float64) -> Any:
         """Work space of a name, as it was left: for what is not needed after the next who asks for it."""
@@ -138,27 +139,37 @@ class CupyDevice:
         plain = tuple(np.intp(0) if a is None else a for a in arguments)
         kernel((blocks,), (threads,), plain, shared_mem=shared)
 
-    def multiply(self, left: Any, right: Any, transposed: bool = False) -> Any:
-        """Left · right, or leftᵀ · right; left is a table (D, N) or columns of one, of the same precision as right.
+    def multiply(self, left: Any, right: Any, transposed: bool = False, turned: bool = False, out: Any = None) -> Any:
+        """Left · right, of leftᵀ where ``transposed`` and of rightᵀ where ``turned``; both of one precision.
 
-        The rows of what is returned are ``padded``.
+        Either may be some columns of a wider array, and so may ``out``; without it the rows of what is returned are
+        ``padded``.
         """
-        cublas = self._cupy.cuda.cublas
-        m = left.shape[1] if transposed else left.shape[0]
-        out = self.padded(m, right.shape[1], right.dtype)
-        apart = [array.strides[0] // array.itemsize for array in (right, left, out)]
-        # whole rows, what nobody reads included: matrix units are twice as fast on them
-        n = apart[0]
-        one, zero = np.ones(1, right.dtype), np.zeros(1, right.dtype)
-        kind = _REAL[right.dtype.name]
-        compute = "tf32" if self.tf32 and right.dtype == np.float32 else right.dtype.name
-        # cuBLAS has columns first: outᵀ = rightᵀ · leftᵀ
-        cublas.gemmEx(
-            self._cupy.cuda.device.get_cublas_handle(), 0, 1 if transposed else 0, n, m, len(right),
-            one.ctypes.data, right.data.ptr, kind, apart[0], left.data.ptr, kind, apart[1], zero.ctypes.data,
-            out.data.ptr, kind, apart[2], _COMPUTE[compute], -1,
+        m, (n, inner) = left.shape[1 if transposed else 0], right.shape if turned else right.shape[::-1]
+        product = self.padded(m, n, right.dtype) if out is None else out
+        if m and n and inner:
+            self._multiply((m, n, inner), (right, left, product), (turned, transposed), out is None and not turned)
+        else:
+            product.fill(0)
+        return product
+
+    def _multiply(
+        self, size: tuple[int, int, int], arrays: tuple[Any, Any, Any], turned: tuple[bool, bool], whole: bool
+    ) -> None:
+        """The product, whose rows may be filled as a ``whole``. cuBLAS has columns first: outᵀ = rightᵀ · leftᵀ."""
+        m, n, inner = size
+        right, left, out = arrays
+        apart = [array.strides[0] // array.itemsize for array in arrays]
+        if whole and apart[0] == apart[2]:
+            # what nobody reads included: matrix units are twice as fast on whole rows
+            n = apart[0]
+        name = right.dtype.name
+        kind, (one, zero) = _REAL[name], _ONE_AND_ZERO[name]
+        compute = "tf32" if self.tf32 and name == "float32" else name
+        self._cupy.cuda.cublas.gemmEx(
+            self._cupy.cuda.device.get_cublas_handle(), *map(int, turned), n, m, inner, one, right.data.ptr, kind,
+            apart[0], left.data.ptr, kind, apart[1], zero, out.data.ptr, kind, apart[2], _COMPUTE[compute], -1,
         )  # fmt: skip
-        return out
 
     def sparse(self, matrix: Any) -> Any:
         """A scipy csr matrix on the device."""

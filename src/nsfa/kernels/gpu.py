@@ -6,12 +6,11 @@ Nothing may be missing, and loadings in use are those that are not zero: ``activ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nsfa.arrays import contiguous
-from nsfa.kernels import Born, Own, Split, get_kernels
+from nsfa.kernels import Born, Split, get_kernels
 from nsfa.kernels.compiled import gamma_draw, normal_at, uniform_pair
 from nsfa.kernels.streams import STRETCH
 
@@ -27,8 +26,24 @@ _SEARCHERS = 1024
 _WORK_ROWS, _MOST_SUMS = 11, 24
 # Blocks that add up columns of the loadings.
 _SUMMING = 128
+# Numbers of a report that are fetched at once; there are seldom more.
+_OFTEN = 1 + 3 * 64
 # Entries of the matrices that dense loadings are drawn from at once.
 _MATRICES = 50_000_000
+
+
+class OwnThere(NamedTuple):
+    """What a device knows of factors used by one feature alone: see ``Own``.
+
+    residual (D,) is of all factors. ``listed`` begins with the owners, and ``found`` (3, n) has for each of them the
+    number of its own factors, their Σg², and the residual without them; None where there is no such factor.
+    """
+
+    factor: Ints
+    owner: Ints
+    residual: Any
+    listed: Any
+    found: Any
 
 
 class GpuKernels:
@@ -52,8 +67,9 @@ class GpuKernels:
         """One Gibbs pass over (z, g) with prior logits, rows independent: see ``Kernels``."""
         device, (n_features, n_factors) = self.device, rows.cross.shape
         known, n_known = self._known(rows.known)
+        common = logit[0].copy()
         # the kernel adds what is known of each feature
-        common = logit[0] - np.pad(rows.known[0], (0, n_factors - n_known))
+        common[:n_known] -= rows.known[0]
         counts, residual = device.zeros(2 * n_factors, np.uint64), device.empty(n_features)
         # five numbers a factor for each warp, and a count; where there are very many factors, one warp a block
         warps = _WARPS if 56 * _WARPS * n_factors <= device.most_shared else 1
@@ -65,11 +81,15 @@ class GpuKernels:
         device.launch(
             "sweep_rows", blocks, 32 * warps, np.int64(n_features), np.int32(n_factors), _width(loadings), loadings,
             rows.cross, gram, rows.power, rows.noise_precision, slab, np.int32(rows.relative), logits, known,
-            np.int32(n_known), device.put(anchor), np.uint64(key), np.int32(fits), counts, residual,
+            np.int32(n_known), self._there(anchor), np.uint64(key), np.int32(fits), counts, residual,
             shared=whole if fits else own,
         )  # fmt: skip
         usage, self._owner = device.get(counts).reshape(2, n_factors).astype(np.int64)
         return usage.copy(), residual
+
+    def _there(self, array: Any) -> Any:
+        """An array on the device; one that is there stays as it is."""
+        return array if hasattr(array, "get") else self.device.put(array)
 
     def _known(self, known: Floats) -> tuple[Any, int]:
         """What is known of the first factors (D, K₀), and of how many; None where nothing is."""
@@ -136,12 +156,15 @@ class GpuKernels:
     def products(self, loadings: Any, weight: Any) -> tuple[Floats, Floats]:
         """Gᵀ diag(w) G (K, K), and how many features use every two factors; ``weight`` (D,) is None for ones."""
         device, (n, k) = self.device, loadings.shape
-        dense, weighted, pattern = (device.room(name, (n, k)) for name in ("dense", "weighted", "pattern"))
-        out = device.empty((2, k, k))
+        weighted, pattern, out = (
+            device.room("weighted", (n, k)),
+            device.room("pattern", (n, k)),
+            device.empty((2, k, k)),
+        )
         size = np.int64(n), np.int32(k), _width(loadings)
-        self.rows("spread_loadings", n * k, *size, loadings, weight, dense, weighted, pattern)
-        np.matmul(dense.T, weighted, out=out[0])
-        np.matmul(pattern.T, pattern, out=out[1])
+        self.rows("spread_loadings", n * k, *size, loadings, weight, weighted, pattern)
+        device.multiply(loadings, weighted, transposed=True, out=out[0])
+        device.multiply(pattern, pattern, transposed=True, out=out[1])
         inner, together = device.get(out)
         return inner, together
 
@@ -152,16 +175,19 @@ class GpuKernels:
         if by.ndim == 1:
             self.rows("scale_columns", n * k, *size, self.device.put(by), array)
         else:
-            self.rows("put_loadings", n * k, *size, contiguous(array) @ self.device.put(by), array)
+            turned = self.device.multiply(array, self.device.put(by), out=self.device.room("turned", (n, k)))
+            self.rows("put_loadings", n * k, *size, turned, array)
 
     def set_entries(self, loadings: Any, features: Ints, factors: Ints, values: Floats) -> None:
-        """Set single loadings (n,)."""
+        """Set single loadings (n,); of several values for one the last counts."""
         if n := len(features):
-            places, value = self.device.put(np.concatenate([features, factors])), self.device.put(values)
+            # in one transfer, the values as they are
+            lists = self.device.put(np.concatenate([features, factors, values.view(np.int64)]))
             size = np.int32(n), _width(loadings)
-            self.rows("set_entries", n, *size, places, places[n:], value, loadings)
+            self.rows("set_entries", n, *size, lists, lists[n:], lists[2 * n :].view(np.float64), loadings)
             if self._owner is not None:
-                self._owner = np.pad(self._owner, (0, max(0, loadings.shape[1] - len(self._owner))))
+                more = max(0, loadings.shape[1] - len(self._owner))
+                self._owner = np.concatenate([self._owner, np.zeros(more, np.int64)])
                 self._owner[factors] = features
 
     def move_columns(self, buffer: Any, to: Ints, source: Ints) -> None:
@@ -198,17 +224,22 @@ class GpuKernels:
         self.rows("draw_means", 32 * n, *size, loadings, by, total, count, noise, np.uint64(key), out)
         return out
 
-    def nth_users(self, loadings: Any, factors: Ints, ranks: Ints) -> Ints:
-        """Of the features that use each of the ``factors``, number ``ranks`` (from 0)."""
+    def lower_means(self, mean: Any, loadings: Any, by: Floats) -> None:
+        """Subtract the fit of scores ``by`` (K,) from features' means (D,), in place."""
+        n, k = loadings.shape
+        size = np.int64(n), np.int32(k), _width(loadings)
+        self.rows("lower_means", 32 * n, *size, loadings, self.device.put(by), mean)
+
+    def nth_users(self, loadings: Any, factors: Ints, ranks: Ints) -> Any:
+        """Of the features that use each of the ``factors``, number ``ranks`` (from 0), on the device."""
+        device, out = self.device, self.device.empty(len(factors), np.int64)
         if not len(factors):
-            return np.zeros(0, np.int64)
-        device, lists = self.device, self.device.put(np.concatenate([factors, ranks]).astype(np.int64))
-        out = device.empty(len(factors), np.int64)
+            return out
+        lists = device.put(np.concatenate([factors, ranks]).astype(np.int64))
         size = np.int64(loadings.shape[0]), _width(loadings)
         arguments = *size, lists, lists[len(factors) :], loadings, out
         device.launch("nth_users", len(factors), _SEARCHERS, *arguments, shared=4 * _SEARCHERS // 32)
-        found: Ints = device.get(out)
-        return found
+        return out
 
     def forget_owners(self) -> None:
         """Loadings are no longer changed by single entries alone."""
@@ -216,83 +247,83 @@ class GpuKernels:
 
     def _owners(self, loadings: Any, factors: Ints) -> Ints:
         """The only users (n,) of factors (n,) that have one alone."""
-        if self._owner is None:
-            return self.nth_users(loadings, factors, np.zeros_like(factors))
-        return self._owner[factors]
+        if self._owner is not None:
+            return self._owner[factors]
+        found: Ints = self.device.get(self.nth_users(loadings, factors, np.zeros_like(factors)))
+        return found
 
-    def own_factors(self, loadings: Any, active: Any, rows: Rows, usage: Ints, residual: Any) -> Own:
-        """The factors used by one feature alone: see ``Kernels``. Arrays per feature are on the device."""
-        device, (n_features, n_factors) = self.device, rows.cross.shape
-        single = usage == 1
-        factor = np.flatnonzero(single)
+    def own_factors(self, loadings: Any, active: Any, rows: Rows, usage: Ints, residual: Any) -> OwnThere:
+        """The factors used by one feature alone."""
+        device, n_factors = self.device, rows.cross.shape[1]
+        factor = np.flatnonzero(usage == 1)
+        n_own = len(factor)
+        if not n_own:
+            return OwnThere(factor, factor, residual, None, None)
         owner = self._owners(loadings, factor)
-        number, square, left = device.zeros(n_features, np.int32), device.zeros(n_features), residual.copy()
-        if len(factor):
-            gram = device.put(rows.gram)
-            self.rows(
-                "own_rows", 32 * len(factor), np.int32(len(factor)), np.int32(n_factors), _width(loadings),
-                device.put(owner), device.put(single.astype(np.uint8)), loadings, rows.cross, gram, rows.power, number,
-                square, left,
-            )  # fmt: skip
-        return Own(factor, owner, number, square, left)
+        lists, out = device.put(np.concatenate([owner, usage])), device.empty((3, n_own))
+        self.rows(
+            "own_rows", 32 * n_own, np.int32(n_own), np.int32(n_factors), _width(loadings), lists, lists[n_own:],
+            loadings, rows.cross, device.put(rows.gram), rows.power, out,
+        )  # fmt: skip
+        return OwnThere(factor, owner, residual, lists, out)
 
     def draw_births(self, problem: Births, key: int) -> Born:
         """Births and deaths: see ``Kernels``. What is listed of the born is here, whoever has accepted too."""
-        device, n = self.device, len(problem.residual)
-        listed, wanted = device.room("listed", n, np.int64), device.room("wanted", n, np.int64)
-        found = device.zeros(1, np.int32)
+        device, own, n = self.device, problem.own, len(problem.noise_precision)
         cumulative, weight = device.put_all(problem.cumulative, problem.weight)
+        report = self._new_report(n)
         self.rows(
-            "birth_rows", n, np.int64(n), problem.residual, problem.noise_precision, problem.n_observed,
-            problem.own_count, problem.own_square, np.int32(len(problem.cumulative)), cumulative, weight,
-            np.float64(problem.slab_shape), np.float64(problem.slab_rate), np.uint64(key), found, listed, wanted,
+            "birth_rows", n, np.int64(n), own.residual, problem.noise_precision, np.int32(problem.relative),
+            problem.n_observed, np.int32(len(own.factor)), own.listed, own.found, np.int32(len(problem.cumulative)),
+            cumulative, weight, np.float64(problem.slab_shape), np.float64(problem.slab_rate), np.uint64(key), report,
         )  # fmt: skip
-        row, count = self._listed(found, listed, wanted)
-        accepted = np.zeros(n, dtype=np.bool_)
+        row, wanted, noise = self._reported(report)
+        accepted, count = np.zeros(n, dtype=np.bool_), wanted.astype(np.int64)
         accepted[row] = True
-        born, place = np.repeat(row, count), _places(count)
-        column = (place + 1) * STRETCH
+        born, column = np.repeat(row, count), (_places(count) + 1) * STRETCH
         at = list(zip(born.tolist(), column.tolist(), strict=True))
         precision = np.full(len(born), problem.slab_rate)
         if problem.slab_shape > 0:
             precision = np.array([gamma_draw(problem.slab_shape, np.uint64(key), d, c + 1) for d, c in at])
             precision = precision / problem.slab_rate
         loading = np.array([normal_at(np.uint64(key), d, c) for d, c in at]) / np.sqrt(precision)
+        if problem.relative:
+            loading = loading / np.sqrt(np.repeat(noise, count))
         return Born(accepted, born, loading, precision)
 
-    def _listed(self, found: Any, listed: Any, values: Any) -> tuple[Ints, Any]:
-        """Features that a kernel has listed in any order, and a value of each, by feature."""
-        device = self.device
-        number = int(device.get(found)[0])
-        if not number:
-            return np.zeros(0, np.int64), np.zeros(0, values.dtype)
-        row, value = device.get(listed[:number]), device.get(values[:number])
-        order = np.argsort(row)
-        return row[order], value[order]
+    def _new_report(self, n: int) -> Any:
+        """Room for what a kernel has to say of some of ``n`` features; nothing so far."""
+        report = self.device.room("report", 1 + 3 * n)
+        report[:1].fill(0.0)
+        return report
+
+    def _reported(self, report: Any) -> tuple[Ints, Floats, Floats]:
+        """The features that are in a report, in their order, and two numbers of each."""
+        found = self.device.get(report[:_OFTEN])
+        number = int(found[:1].view(np.int32)[0])
+        if 1 + 3 * number > len(found):
+            found = self.device.get(report[: 1 + 3 * number])
+        rows = found[1 : 1 + 3 * number].reshape(number, 3)
+        row, one, two = rows[np.argsort(rows[:, 0])].T
+        return row.astype(np.int64), one, two
 
     def draw_splits(self, problem: Splits, key: int) -> Split:
         """Splits of the noise: see ``Kernels``. The noise precisions are on the device, the lists here."""
         device, (n, width) = self.device, problem.loadings.shape
         factor = np.flatnonzero(problem.usage == 1)
-        owner = self._owners(problem.loadings, factor)
-        number, chosen = _choose(owner, factor, n, key)
-        rows = np.array(sorted(number), dtype=np.int64)
-        number_of, chosen_of = device.zeros(n, np.int32), device.zeros(n, np.int32)
-        if len(rows):
-            lists = [device.put(np.array([table[d] for d in rows.tolist()], np.int32)) for table in (number, chosen)]
-            self.rows("scatter_own", len(rows), np.int32(len(rows)), device.put(rows), *lists, number_of, chosen_of)
-        noise, found = problem.noise_precision.copy(), device.zeros(1, np.int32)
-        listed, loading = device.room("listed", n, np.int64), device.room("loading", n)
+        number, chosen = _choose(self._owners(problem.loadings, factor), factor, n, key)
+        own = np.array([list(number), list(number.values()), [chosen[d] for d in number]], dtype=np.int64)
+        noise, report = problem.noise_precision.copy(), self._new_report(n)
         settings = (*problem.slab, *problem.noise_prior, problem.rate, problem.largest)
         self.rows(
             "split_rows", n, np.int64(n), np.int32(width), problem.loadings, problem.weight,
-            device.put(problem.loading_precision[0]), number_of, chosen_of, *map(np.float64, settings),
-            np.int32(problem.relative), np.uint64(key), noise, found, listed, loading,
+            device.put(problem.loading_precision[0]), np.int32(len(number)), device.put(own) if number else None,
+            *map(np.float64, settings), np.int32(problem.relative), np.uint64(key), noise, report,
         )  # fmt: skip
-        row, value = self._listed(found, listed, loading)
+        row, value, after = self._reported(report)
         died = np.isnan(value)
         factors = np.array([chosen[d] for d in row[died].tolist()], dtype=np.int64)
-        return Split(noise, row[~died], value[~died], (row[died], factors))
+        return Split(noise, row[~died], after[~died], value[~died], (row[died], factors))
 
     def tilt(self, problem: Pairs, pairs: Ints, key: int) -> int:
         """Tilt pairs of factors: see ``Kernels``."""
@@ -308,7 +339,7 @@ class GpuKernels:
         changes = device.zeros(n_factors + 1, np.int32)
         partial, barrier = device.empty((2, _MOST_SUMS, blocks)), device.zeros(1, np.uint32)
         gram, turn, logit = device.put_all(problem.gram, problem.turn, problem.logit)
-        places = device.put(np.concatenate([problem.anchor, pairs.ravel()]).astype(np.int64))
+        places = device.put(np.concatenate([device.get(problem.anchor), pairs.ravel()]).astype(np.int64))
         slabs, (known, n_known) = problem.loading_precision, self._known(problem.known)
         device.launch(
             name, blocks, _TOGETHER, np.int64(n_features), np.int32(n_factors), _width(problem.loadings),

@@ -175,12 +175,12 @@ class NumbaKernels:
         def one(lo: int, hi: int) -> tuple[Any, ...]:
             return birth_kernels.birth_rows(lo, hi, problem, np.uint64(key))  # type: ignore[no-any-return]
 
-        parts = self._over_rows(one, len(problem.residual), 4)
+        parts = self._over_rows(one, len(problem.noise_precision), 4)
         return Born(*parts[0]) if len(parts) == 1 else Born(*map(np.concatenate, zip(*parts, strict=True)))
 
     def draw_splits(self, problem: Splits, key: int) -> Split:
         precision, row, loading, *dead = birth_kernels.split_rows(problem, np.uint64(key))
-        return Split(precision, row, loading, (dead[0], dead[1]))
+        return Split(precision, row, precision[row], loading, (dead[0], dead[1]))
 
     def draw_doublets(
         self, problem: Doublets, residual: Floats, scores: Floats, attempts: int, key: int

@@ -267,25 +267,26 @@ class ReferenceKernels:
         return Own(factor, owner, count, square, left)
 
     def draw_births(self, problem: Births, key: int) -> Born:
-        accepted = np.zeros(len(problem.residual), dtype=np.bool_)
+        own, accepted = problem.own, np.zeros(len(problem.noise_precision), dtype=np.bool_)
         rows: list[int] = []
         loadings: list[float] = []
         precisions: list[float] = []
-        for d in range(len(problem.residual)):
+        for d, noise in enumerate(problem.noise_precision):
+            # where slabs are relative, all is in units of the feature's noise
+            unit, tau = (noise, 1.0) if problem.relative else (1.0, noise)
             u, v = (float(x) for x in uniform_pairs(key, d, 0))
             wanted = min(int(np.searchsorted(problem.cumulative, u)), len(problem.cumulative) - 1)
-            have = problem.own_count[d]
+            have = own.number[d]
             if wanted == 0 and have == 0:
                 continue
             precision = [_slab_precision(problem, key, d, j) for j in range(wanted)]
-            noise = [float(normals_at(key, d, (j + 1) * STRETCH)) for j in range(wanted)]
-            g = np.array(noise) / np.sqrt(precision)
-            terms = problem.residual[d], problem.noise_precision[d], problem.n_observed[d]
-            log_ratio = log_marginal(float(g @ g), *terms) - log_marginal(float(problem.own_square[d]), *terms)
+            g = np.array([normals_at(key, d, (j + 1) * STRETCH) for j in range(wanted)]) / np.sqrt(precision)
+            terms = own.residual[d] * unit, tau, problem.n_observed[d]
+            log_ratio = log_marginal(float(g @ g), *terms) - log_marginal(float(own.square[d] * unit), *terms)
             if np.log(v) < log_ratio + problem.weight[wanted] - problem.weight[have]:
                 accepted[d] = True
                 rows += [d] * wanted
-                loadings += g.tolist()
+                loadings += (g / np.sqrt(unit)).tolist()
                 precisions += precision
         return Born(accepted, np.array(rows, dtype=np.int64), np.array(loadings), np.array(precisions))
 

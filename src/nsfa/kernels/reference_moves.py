@@ -215,9 +215,8 @@ def split_features(problem: Splits, key: int) -> Split:
                 died.append((d, k))
                 precision[d] = 1.0 / (variance + g**2)
     rows, factors = (np.array([pair[i] for pair in died], dtype=np.int64) for i in (0, 1))
-    return Split(
-        precision, np.array([d for d, _ in born], dtype=np.int64), np.array([g for _, g in born]), (rows, factors)
-    )
+    row = np.array([d for d, _ in born], dtype=np.int64)
+    return Split(precision, row, precision[row], np.array([g for _, g in born]), (rows, factors))
 
 
 def tilt_pair(problem: Pairs, k: int, j: int, p: int, key: int) -> int:

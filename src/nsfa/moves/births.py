@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from nsfa.arrays import Floats, Ints, to_host
+from nsfa.arrays import Floats, Ints
 from nsfa.kernels import Births
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
@@ -33,20 +33,18 @@ def update_births(state: State, samples: Samples, spec: ModelSpec, rng: Generato
     """
     n_features = len(state.noise_precision)
     own = samples.kernels.own_factors(
-        state.loadings, state.active, samples.rows(state), state.free_usage, samples.residual
+        state.loadings, state.pattern, samples.rows(state), state.free_usage, samples.residual
     )
     cumulative, weight = proposal_tables(
         birth_rate(state, n_features), spec.birth_scale, spec.spike, int(np.bincount(own.owner).max(initial=0))
     )
     # a shared slab precision is the state's; others are drawn with the new factors
     shared = state.loading_precision.ndim == 0
-    # τ enters with g² and r alone: where slabs are relative, all is in units of the feature's noise
     problem = Births(
-        residual=state.noise_units(own.residual, 2),
-        noise_precision=np.ones_like(state.noise_precision) if state.relative else state.noise_precision,
+        own=own,
+        noise_precision=state.noise_precision,
+        relative=state.relative,
         n_observed=samples.count,
-        own_count=own.number,
-        own_square=state.noise_units(own.square, 2),
         cumulative=cumulative,
         weight=weight,
         slab_shape=0.0 if shared else spec.priors.loading_shape,
@@ -58,8 +56,7 @@ def update_births(state: State, samples: Samples, spec: ModelSpec, rng: Generato
         precisions = None if shared else born.precision
         if state.loading_precision.ndim == 2:
             precisions = with_others(state, spec, born.row, born.precision, rng)
-        loading = born.loading / np.sqrt(to_host(state.noise_precision[born.row])) if state.relative else born.loading
-        state.replace_singletons((own.owner[gone], own.factor[gone]), born.row, loading, precisions)
+        state.replace_singletons((own.owner[gone], own.factor[gone]), born.row, born.loading, precisions)
     return Info(int(np.count_nonzero(born.accepted)), n_features)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.arrays import beside
 from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples
 from nsfa.state import State
@@ -22,7 +21,7 @@ def update_mean_scores(state: State, samples: Samples, spec: ModelSpec, rng: Gen
         return
     shift = rng.standard_normal(state.n_factors) / np.sqrt(samples.n_samples) - samples.mean_scores()
     samples.shift(shift)
-    state.intercept -= state.loadings @ beside(shift, state.loadings)
+    state.lower_intercept(shift)
 
 
 def update_intercept(state: State, samples: Samples, spec: ModelSpec, rng: Generator) -> None:

@@ -130,5 +130,5 @@ def _independent(state: State, samples: Samples, logit: Floats, anchor: Ints | N
             logit = np.repeat(logit, len(state.loadings), axis=0)
             logit[:, : state.known.shape[1]] += state.known
         state.usage, samples.residual = samples.kernels.sweep_independent(
-            state.loadings, state.active, samples.rows(state), logit, anchor, fresh_key(rng)
+            state.loadings, state.pattern, samples.rows(state), logit, anchor, fresh_key(rng)
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsfa.arrays import Floats, Ints, to_host
-from nsfa.kernels import Splits
+from nsfa.arrays import Floats
+from nsfa.kernels import Split, Splits
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.priors import draw_gamma
 from nsfa.model.spec import ModelSpec
@@ -51,16 +51,18 @@ def update_split(state: State, samples: Samples, spec: ModelSpec, rng: Generator
     split = samples.kernels.draw_splits(problem, fresh_key(rng))
     if len(split.row) or len(split.dead[0]):
         state.noise_precision = split.noise_precision
-        precision = slab_of_new(state, spec, split.row, split.loading, rng)
+        precision = _slab_of_new(state, spec, split, rng)
         state.replace_singletons(split.dead, split.row, split.loading, precision)
     return Info(len(split.row) + len(split.dead[0]), n_features)
 
 
-def slab_of_new(state: State, spec: ModelSpec, rows: Ints, g: Floats, rng: Generator) -> Floats | None:
+def _slab_of_new(state: State, spec: ModelSpec, split: Split, rng: Generator) -> Floats | None:
     """Slab precisions of new factors given their loadings; per element, features without them draw from the prior."""
     if state.loading_precision.ndim == 0:
         return None
-    square = g**2 * to_host(state.noise_precision[rows]) if state.relative else g**2
+    square = split.loading**2
+    if state.relative:
+        square = square * split.own_precision
     shape, rate = slab_posterior(spec.priors.loading_shape, state.loading_rate, 1, square)
-    own: Floats = draw_gamma(rng, shape, rate, len(rows))
-    return own if state.loading_precision.ndim == 1 else with_others(state, spec, rows, own, rng)
+    own: Floats = draw_gamma(rng, shape, rate, len(split.row))
+    return own if state.loading_precision.ndim == 1 else with_others(state, spec, split.row, own, rng)

@@ -6,10 +6,9 @@ __device__ inline double log_marginal(double square, double residual, double tau
 }
 
 // For every factor that one feature alone uses, listed with that feature: the feature's number of such factors, their
-// Σ g², and its residual sum of squares without them. A warp each; features with several are done as often.
-KERNEL own_rows(int n_own, int k, int width, const index_t* owner, const unsigned char* single, const double* loadings,
-                const double* cross, const double* gram, const double* power, int* number, double* square,
-                double* left) {
+// Σ g², and its residual sum of squares without them (3, n_own). A warp each; features with several are done as often.
+KERNEL own_rows(int n_own, int k, int width, const index_t* owner, const index_t* usage, const double* loadings,
+                const double* cross, const double* gram, const double* power, double* out) {
     index_t i = thread_number() / 32;
     int lane = threadIdx.x % 32;
     if (i >= n_own) return;
@@ -17,13 +16,13 @@ KERNEL own_rows(int n_own, int k, int width, const index_t* owner, const unsigne
     const double* g = loadings + d * width;
     double own = 0.0, squares = 0.0, total = 0.0;
     for (int j = lane; j < k; j += 32) {
-        if (single[j]) {
+        if (usage[j] == 1) {
             own += g[j] != 0.0 ? 1.0 : 0.0;
             squares += g[j] * g[j];
         } else if (g[j] != 0.0) {
             double fit = 0.0;
             for (int t = 0; t < k; ++t)
-                if (!single[t]) fit += gram[j * k + t] * g[t];
+                if (usage[t] != 1) fit += gram[j * k + t] * g[t];
             total -= g[j] * (2.0 * cross[d * k + j] - fit);
         }
     }
@@ -31,39 +30,54 @@ KERNEL own_rows(int n_own, int k, int width, const index_t* owner, const unsigne
     squares = warp_sum(squares);
     total = warp_sum(total);
     if (lane == 0) {
-        number[d] = (int)own;
-        square[d] = squares;
-        left[d] = fmax(power[d] + total, 0.0);
+        out[i] = own;
+        out[n_own + i] = squares;
+        out[2 * n_own + i] = fmax(power[d] + total, 0.0);
     }
 }
 
-// Propose a new set of own factors for every feature. Features that accept theirs are listed, in any order, with the
-// number of their new factors.
-KERNEL birth_rows(index_t n_features, const double* residual, const double* noise, const double* count,
-                  const int* own_number, const double* own_square, int n_cumulative, const double* cumulative,
-                  const double* weight, double slab_shape, double slab_rate, word_t key, int* found, index_t* listed,
-                  index_t* wanted_by) {
+// What a kernel has to say of some features: how many there are, as an int in the first place, then threes of numbers in
+// any order, the first of which is the feature's.
+__device__ inline void report_row(double* report, index_t d, double one, double two) {
+    double* slot = report + 1 + 3 * (index_t)atomicAdd((int*)report, 1);
+    slot[0] = (double)d;
+    slot[1] = one;
+    slot[2] = two;
+}
+
+// Propose a new set of own factors for every feature. Features that accept theirs are reported with the number of their
+// new factors and their noise precisions. Owners of factors now are listed as by `own_rows`, with what that found;
+// `residual` is of all factors. Where slabs are relative, loadings and residuals count in units of the noise.
+KERNEL birth_rows(index_t n_features, const double* residual, const double* noise, int relative, const double* count,
+                  int n_own, const index_t* owner, const double* own, int n_cumulative, const double* cumulative,
+                  const double* weight, double slab_shape, double slab_rate, word_t key, double* report) {
     index_t d = thread_number();
     if (d >= n_features) return;
     Words pair = word_pair(key, d, 0, 0, 0);
-    double u = to_unit(pair.first), v = to_unit(pair.second);
-    int wanted = 0, have = own_number[d];
+    double u = to_unit(pair.first), v = to_unit(pair.second), r = residual[d], own_square = 0.0;
+    int wanted = 0, have = 0;
     while (wanted < n_cumulative - 1 && u > cumulative[wanted]) ++wanted;
+    for (int i = 0; i < n_own; ++i)
+        if (owner[i] == d) {
+            have = (int)own[i];
+            own_square = own[n_own + i];
+            r = own[2 * n_own + i];
+        }
     if (wanted == 0 && have == 0) return;
-    double square = 0.0;
+    double square = 0.0, tau = noise[d];
+    if (relative) {
+        own_square *= tau;
+        r *= tau;
+        tau = 1.0;
+    }
     for (int j = 0; j < wanted; ++j) {
         double precision = slab_rate;
         if (slab_shape > 0.0) precision = gamma_draw(slab_shape, key, d, (word_t)(j + 1) * STRETCH + 1) / slab_rate;
         double g = normal_at(key, d, (word_t)(j + 1) * STRETCH) / sqrt(precision);
         square += g * g;
     }
-    double tau = noise[d], r = residual[d];
-    double ratio = log_marginal(square, r, tau, count[d]) - log_marginal(own_square[d], r, tau, count[d]);
-    if (log(v) < ratio + weight[wanted] - weight[have]) {
-        int slot = atomicAdd(found, 1);
-        listed[slot] = d;
-        wanted_by[slot] = wanted;
-    }
+    double ratio = log_marginal(square, r, tau, count[d]) - log_marginal(own_square, r, tau, count[d]);
+    if (log(v) < ratio + weight[wanted] - weight[have]) report_row(report, d, wanted, noise[d]);
 }
 
 __device__ double log_split_ratio(double g, double variance, double number, double others, double square,
@@ -82,49 +96,43 @@ __device__ double log_split_ratio(double g, double variance, double number, doub
     return log(rate / (number + 1.0)) + density + noise + log(whole / fabs(g));
 }
 
-// Every feature tries to split its noise or to put an own factor back. own_number (D,) counts own factors and chosen
-// (D,) is one of them. Changes the noise precisions; lists births (feature, loading) and deaths (feature, NaN).
+// Every feature tries to split its noise or to put an own factor back; own (3, n_own) lists features with own factors,
+// how many they have and one of these. Changes the noise precisions; reports births with their loadings and deaths with
+// NaN, and the new noise precisions.
 KERNEL split_rows(index_t n_features, int width, const double* loadings, const double* weight, const double* slab,
-                  const int* own_number, const int* chosen, double slab_shape, double slab_rate, double noise_shape,
-                  double noise_rate, double rate, double largest, int relative, word_t key, double* noise, int* found,
-                  index_t* listed, double* loading) {
+                  int n_own, const index_t* own, double slab_shape, double slab_rate, double noise_shape,
+                  double noise_rate, double rate, double largest, int relative, word_t key, double* noise,
+                  double* report) {
     index_t d = thread_number();
     if (d >= n_features) return;
     Words one = word_pair(key, d, 0, 0, 0), two = word_pair(key, d, 1, 0, 0);
     double coin = to_unit(one.first), u = to_unit(one.second), side = to_unit(two.first), v = to_unit(two.second);
     double variance = 1.0 / noise[d], others = relative ? weight[d] : 0.0, square = relative ? weight[n_features + d] : 0.0;
-    double number = own_number[d];
+    double number = 0.0;
+    index_t chosen = 0;
+    for (int i = 0; i < n_own; ++i)
+        if (own[i] == d) {
+            number = (double)own[n_own + i];
+            chosen = own[2 * n_own + i];
+        }
     if (coin < 0.5) {
         double g = sqrt(u * variance) * (side < 0.5 ? 1.0 : -1.0), rest = variance * (1.0 - u);
         if (rest * largest < 1.0) return;
         if (log(v) < log_split_ratio(g, rest, number, others, square, slab_shape, slab_rate, noise_shape, noise_rate,
                                      rate, relative)) {
-            int slot = atomicAdd(found, 1);
-            listed[slot] = d;
-            loading[slot] = g;
             noise[d] = 1.0 / rest;
+            report_row(report, d, g, noise[d]);
         }
     } else if (number > 0.0) {
-        double g = loadings[d * width + chosen[d]];
+        double g = loadings[d * width + chosen];
         if (relative) {
             others -= 1.0;
-            square -= slab[chosen[d]] * g * g;
+            square -= slab[chosen] * g * g;
         }
         if (log(v) < -log_split_ratio(g, variance, number - 1.0, others, square, slab_shape, slab_rate, noise_shape,
                                       noise_rate, rate, relative)) {
-            int slot = atomicAdd(found, 1);
-            listed[slot] = d;
-            loading[slot] = NAN;
             noise[d] = 1.0 / (variance + g * g);
+            report_row(report, d, NAN, noise[d]);
         }
-    }
-}
-
-// Scatter own factors' numbers and chosen factors to their features.
-KERNEL scatter_own(int n, const index_t* row, const int* number, const int* chosen, int* number_of, int* chosen_of) {
-    index_t i = thread_number();
-    if (i < n) {
-        number_of[row[i]] = number[i];
-        chosen_of[row[i]] = chosen[i];
     }
 }

@@ -161,13 +161,12 @@ KERNEL accumulate_double(index_t n, int k, int width, const double* from, double
     accumulate<double>(n, k, width, from, out);
 }
 
-// Loadings in rows of `width` as a dense (D, K), times the features' weights, and 1 where they are in use.
-KERNEL spread_loadings(index_t n, int k, int width, const double* loadings, const double* weight, double* out,
-                       double* weighted, double* pattern) {
+// Loadings in rows of `width` times the features' weights as a dense (D, K), and 1 where they are in use.
+KERNEL spread_loadings(index_t n, int k, int width, const double* loadings, const double* weight, double* weighted,
+                       double* pattern) {
     index_t i = thread_number();
     if (i >= n * k) return;
     double g = loadings[i / k * width + i % k];
-    out[i] = g;
     weighted[i] = weight ? g * weight[i / k] : g;
     pattern[i] = g != 0.0 ? 1.0 : 0.0;
 }
@@ -222,6 +221,17 @@ KERNEL draw_means(index_t n, int k, int width, const double* loadings, const dou
     if (lane == 0) out[d] = (total[d] - fit) / count[d] + normal_at(key, d, 0) / sqrt(noise[d] * count[d]);
 }
 
+// The fit of scores that are `by` lowers the features' means, a warp each.
+KERNEL lower_means(index_t n, int k, int width, const double* loadings, const double* by, double* mean) {
+    index_t d = thread_number() / 32;
+    int lane = threadIdx.x % 32;
+    if (d >= n) return;
+    double fit = 0.0;
+    for (int j = lane; j < k; j += 32) fit += loadings[d * width + j] * by[j];
+    fit = warp_sum(fit);
+    if (lane == 0) mean[d] -= fit;
+}
+
 // Loadings in rows of `width` from a dense (D, K).
 KERNEL put_loadings(index_t n, int k, int width, const double* from, double* loadings) {
     index_t i = thread_number();
@@ -242,11 +252,14 @@ KERNEL move_columns(index_t n, int number, int width, const index_t* target, con
     for (int i = 0; i < number; ++i) row[target[i]] = source[i] < 0 ? 0.0 : row[source[i]];
 }
 
-// Set single loadings.
+// Set single loadings; of several values for one the last counts.
 KERNEL set_entries(int number, int width, const index_t* row, const index_t* column, const double* value,
                    double* loadings) {
     index_t i = thread_number();
-    if (i < number) loadings[row[i] * width + column[i]] = value[i];
+    if (i >= number) return;
+    for (int later = i + 1; later < number; ++later)
+        if (row[later] == row[i] && column[later] == column[i]) return;
+    loadings[row[i] * width + column[i]] = value[i];
 }
 
 // The feature that is number rank[i] (from 0) of those that use factor[i]; a block each, of at most 32 warps.
