@@ -278,18 +278,19 @@ def pairs_problem(rng, n_features, slab_rows, n_known, anchored):
     return Pairs(*parts, *rest, rng.normal(size=(n_features, n_known))), X, Y
 
 
-def move_pairs(device, move, problem, pairs, key, blocks=2, threads=64):
-    """(turn, gram, excess, loadings, usage, accepted) after the pairs."""
+def move_pairs(device, move, problem, pairs, key, blocks=2, threads=64, shared=True):
+    """(turn, gram, excess, loadings, usage, accepted) after the pairs; features are listed in shared memory or not."""
     (n_features, n_factors), n_known = problem.loadings.shape, problem.known.shape[1]
     buffer, usage = device.put(in_buffer(problem.loadings)), device.zeros(n_factors, np.int32)
     turn, gram, excess = map(device.put, (problem.turn, problem.gram, problem.excess))
     accepted, known = device.zeros(1, np.int32), device.put(problem.known) if n_known else None
+    lists = 11 * blocks_for(n_features, blocks)
     device.launch(
         f"{move}_pairs", blocks, threads, N(n_features), K(n_factors), K(n_factors + MARGIN),
         K(len(problem.loading_precision) > 1), K(n_known), K(len(pairs)), buffer, excess, gram, turn, usage, device.put(problem.noise_precision),
         device.put(problem.loading_precision), device.put(problem.logit), known, device.put(problem.anchor),
-        device.put(pairs), device.empty((11, n_features)), device.empty((2, 24, blocks)), device.zeros(1, np.uint32),
-        accepted, np.uint64(key), shared=8 * (24 * (threads // 32 + 1) + 2 * n_factors),
+        device.put(pairs), None if shared else device.empty(blocks * lists), device.empty((2, 33, blocks)),
+        device.zeros(1, np.uint32), accepted, np.uint64(key), shared=8 * (256 + 4 * n_factors + shared * lists),
     )  # fmt: skip
     return [device.get(a) for a in (turn, gram, excess, buffer, usage + device.put(problem.usage), accepted)]
 
@@ -308,7 +309,7 @@ def test_pairs_of_factors(move, slab_rows, anchored, n_known, host_device, rng):
     first = None
     for seed in SEEDS:
         host_device.seed = seed
-        found = move_pairs(host_device, move, before, pairs, 7)
+        found = move_pairs(host_device, move, before, pairs, 7, shared=seed > 0)
         first = first or found
         for a, b in zip(found, first, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -326,8 +327,24 @@ def test_pairs_of_factors(move, slab_rows, anchored, n_known, host_device, rng):
 def test_pairs_do_not_depend_on_the_number_of_blocks(move, host_device, rng):
     problem, *_ = pairs_problem(rng, 150, 1, 0, True)
     pairs = np.array([(0, 1), (1, 2), (3, 0)])
-    results = [
-        move_pairs(host_device, move, problem, pairs, 3, blocks, threads) for blocks, threads in ((1, 32), (3, 96))
-    ]
+    results = [move_pairs(host_device, move, problem, pairs, 3, *size) for size in ((1, 32), (3, 96), (3, 640))]
+    for first, *others in zip(*results, strict=True):
+        for one in others:
+            np.testing.assert_allclose(one, first, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("move", ["tilt", "rotate"])
+def test_lists_of_pairs_that_shared_memory_has_no_room_for(move, host_device, rng, monkeypatch):
+    problem, *_ = pairs_problem(rng, 300, 1, 0, True)
+    pairs, results = np.array([(0, 1), (1, 2), (3, 0), (0, 3)]), []
+    for most in (host_device.most_shared, 8 * (256 + 4 * 6)):
+        monkeypatch.setattr(host_device, "most_shared", most)
+        there = {name: host_device.put(getattr(problem, name)) for name in ("excess", "loadings", "noise_precision")}
+        here = {name: getattr(problem, name).copy() for name in ("turn", "gram", "usage")}
+        slab = host_device.put(problem.loading_precision)
+        one = problem._replace(**there, **here, loading_precision=slab)
+        accepted = getattr(GpuKernels(host_device), move)(one, pairs, 3)
+        results.append([accepted, *map(host_device.get, there.values()), *here.values()])
     for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(a, b)
+    assert (results[0][-1] != problem.usage).any() and (results[0][2] != problem.loadings).any()

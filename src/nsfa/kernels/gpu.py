@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 _THREADS = 256
 _WARPS = 4
-_TOGETHER = 128
 _SEARCHERS = 1024
-# Rows of the pairs' work space, and sums that they take at once (cuda/pairs.cu).
-_WORK_ROWS, _MOST_SUMS = 11, 24
+# Blocks for pairs of factors: their threads, and features that are worth one; rows of their lists, sums that they take
+# at once, and numbers they have room for beside rows of S and the list (cuda/pairs.cu).
+_TOGETHER, _TO_EACH = 640, 128
+_WORK_ROWS, _MOST_SUMS, _ROOM = 11, 33, 256
 # Blocks that add up columns of the loadings.
 _SUMMING = 128
 # Numbers of a report that are fetched at once; there are seldom more.
@@ -327,31 +328,39 @@ class GpuKernels:
 
     def tilt(self, problem: Pairs, pairs: Ints, key: int) -> int:
         """Tilt pairs of factors: see ``Kernels``."""
-        return self._pairs("tilt_pairs", 1, problem, pairs, key)
+        return self._pairs("tilt_pairs", problem, pairs, key)
 
     def rotate(self, problem: Pairs, pairs: Ints, key: int) -> int:
         """Rotate pairs of factors, likewise."""
-        return self._pairs("rotate_pairs", 2, problem, pairs, key)
+        return self._pairs("rotate_pairs", problem, pairs, key)
 
-    def _pairs(self, name: str, n_rows: int, problem: Pairs, pairs: Ints, key: int) -> int:
+    def _pairs(self, name: str, problem: Pairs, pairs: Ints, key: int) -> int:
+        if not len(pairs):
+            return 0
         device, (n_features, n_factors) = self.device, problem.excess.shape
-        blocks = min(-(-n_features // _TOGETHER), device.multiprocessors)
-        changes = device.zeros(n_factors + 1, np.int32)
-        partial, barrier = device.empty((2, _MOST_SUMS, blocks)), device.zeros(1, np.uint32)
-        gram, turn, logit = device.put_all(problem.gram, problem.turn, problem.logit)
-        places = device.put(np.concatenate([device.get(problem.anchor), pairs.ravel()]).astype(np.int64))
+        each = max(_TO_EACH, -(-n_features // device.multiprocessors))
+        blocks = -(-n_features // each)
+        shared, lists = 8 * (_ROOM + 4 * n_factors), _WORK_ROWS * each
+        # lists that are too long for shared memory
+        work = device.empty(blocks * lists) if shared + 8 * lists > device.most_shared else None
+        # all that comes back together: S, the map of the scores, changes of the usage, how many were accepted
+        square, ints = n_factors**2, n_factors // 2 + 2
+        parts = problem.gram, problem.turn, np.zeros(ints), problem.logit
+        both = device.put(np.concatenate([np.ravel(part) for part in parts]))
+        changes, logit = both[2 * square :].view(np.int32), both[2 * square + ints :]
         slabs, (known, n_known) = problem.loading_precision, self._known(problem.known)
         device.launch(
             name, blocks, _TOGETHER, np.int64(n_features), np.int32(n_factors), _width(problem.loadings),
-            np.int32(len(slabs) > 1), np.int32(n_known), np.int32(len(pairs)), problem.loadings, problem.excess, gram,
-            turn, changes, problem.noise_precision, slabs, logit, known, places, places[n_factors:],
-            device.empty((_WORK_ROWS, n_features)), partial, barrier, changes[n_factors:], np.uint64(key),
-            shared=8 * (_MOST_SUMS * (_TOGETHER // 32 + 1) + n_rows * n_factors),
+            np.int32(len(slabs) > 1), np.int32(n_known), np.int32(len(pairs)), problem.loadings, problem.excess, both,
+            both[square:], changes, problem.noise_precision, slabs, logit, known, self._there(problem.anchor),
+            device.put(pairs), work, device.empty((2, _MOST_SUMS, blocks)), changes[n_factors + 1 :].view(np.uint32),
+            changes[n_factors:], np.uint64(key), shared=shared + (0 if work is not None else 8 * lists),
         )  # fmt: skip
-        changed = device.get(changes)
-        problem.gram[:], problem.turn[:] = device.get(gram), device.get(turn)
-        problem.usage[:] += changed[:-1]
-        return int(changed[-1])
+        back = device.get(both[: 2 * square + ints])
+        problem.gram[:], problem.turn[:] = back[: 2 * square].reshape(2, n_factors, n_factors)
+        changed = back[2 * square :].view(np.int32)
+        problem.usage[:] += changed[:n_factors]
+        return int(changed[n_factors])
 
 
 def _width(loadings: Any) -> np.int32:
