@@ -177,7 +177,7 @@ def test_splits(slab, relative, device, rng):
     weight = np.array([active.sum(axis=1), (precision * G**2).sum(axis=1)]) if relative else np.zeros((2, 120))
     noise = (1.2, 0.7), np.minimum(rng.gamma(2, 3, 120), 9.9)
     problem = Splits(G, active, active.sum(axis=0), *noise, weight, precision, slab, 0.8, 10.0, relative)
-    there = {name: device.put(getattr(problem, name)) for name in ("noise_precision", "weight")}
+    there = {"noise_precision": device.put(problem.noise_precision), "weight": None}
     listed = problem._replace(loadings=device.put(in_buffer(G)), active=None, **there)
     for key in range(3):
         expected, got = (
@@ -240,8 +240,11 @@ def test_precisions_of_tables(kind, tolerance, device, rng):
     back, total = device.empty((37, 6)), device.put(np.full((37, 6), 2.5))
     device.launch(f"centre_{kind}", 4, 64, N(37), K(6), K(8), out, device.put(less), back)
     np.testing.assert_allclose(device.get(back), device.get(out)[:, :6].astype(float) - less, rtol=1e-14)
-    device.launch(f"accumulate_{kind}", 4, 64, N(37), K(6), K(8), out, total)
+    device.launch(f"accumulate_{kind}", 4, 64, N(37), K(6), K(8), out, K(0), total)
     np.testing.assert_allclose(device.get(total), device.get(out)[:, :6].astype(float) + 2.5, rtol=1e-14)
+    total.fill(np.nan)
+    device.launch(f"accumulate_{kind}", 4, 64, N(37), K(6), K(8), out, K(1), total)
+    np.testing.assert_array_equal(device.get(total), device.get(out)[:, :6])
 
 
 @pytest.mark.parametrize("n_factors", [1, 33, 70])
@@ -255,6 +258,38 @@ def test_sums_of_squares(n_factors, device, rng):
         device.launch("column_squares", 5, 32, *shape, None if w is None else device.put(w), parts)
         expected = ((1.0 if w is None else w[:, None]) * G**2).sum(axis=0)
         np.testing.assert_allclose(device.get(parts).sum(axis=0), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_noise(relative, device, rng):
+    """Relative loadings count as observations of it."""
+    G, slab, (count, residual) = sparse_loadings(rng, 37, 40), rng.gamma(2, 1, 40), rng.gamma(9, 1, (2, 37))
+    there = *map(device.put, (count, residual)), device.put(in_buffer(G))[:, :40], slab if relative else None
+    drawn = GpuKernels(device).draw_noise(*there, (1.5, 0.3, 0.6), 78)
+    number, square = ((G != 0).sum(axis=1), (slab * G**2).sum(axis=1)) if relative else (0.0, 0.0)
+    shape, rate = 1.5 + 0.5 * (count + number), 0.3 + 0.5 * (residual + square)
+    expected = np.minimum([gamma_draw(a, 78, i, 0) / b for i, (a, b) in enumerate(zip(shape, rate, strict=True))], 0.6)
+    np.testing.assert_allclose(device.get(drawn), expected, rtol=1e-10)
+    assert (expected < 0.6).any() and (expected == 0.6).any()
+
+
+@pytest.mark.parametrize("n_factors", [0, 1, 40])
+@pytest.mark.parametrize("before", [False, True])
+def test_means_bring_products_along(n_factors, before, device, rng):
+    """As if they had been drawn alone and T been brought to them afterwards."""
+    G, cross = sparse_loadings(rng, 37, n_factors), rng.normal(size=(37, n_factors))
+    total, count, square, noise, old = rng.normal(size=37), rng.gamma(9, 1, 37), *rng.gamma(4, 20, (3, 37))
+    shift, sums = rng.normal(size=(2, n_factors))
+    there, kernels = device.put(cross).reshape(cross.shape), GpuKernels(device)
+    parts = tuple(map(device.put, (total, count, square)))
+    given = device.put(noise), (shift, sums), device.put(old) if before else None
+    drawn, power = map(device.get, kernels.draw_means(device.put(in_buffer(G))[:, :n_factors], there, parts, *given, 9))
+    mean = (total - G @ sums) / count + streams.normals_at(9, np.arange(37), 0) / np.sqrt(noise * count)
+    np.testing.assert_allclose(drawn, mean, **TOLERANCE)
+    np.testing.assert_allclose(power, np.maximum(square - mean * (2 * total - mean * count), 0.0), rtol=1e-9)
+    old = old if before else np.zeros(37)
+    expected = cross + np.outer(total - count * old, shift) - np.outer(mean - old, sums)
+    np.testing.assert_allclose(device.get(there), expected, **TOLERANCE)
 
 
 def test_means_lowered_by_a_fit(device, rng):

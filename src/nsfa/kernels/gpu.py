@@ -71,14 +71,16 @@ class GpuKernels:
         common = logit[0].copy()
         # the kernel adds what is known of each feature
         common[:n_known] -= rows.known[0]
-        counts, residual = device.zeros(2 * n_factors, np.uint64), device.empty(n_features)
+        residual = device.empty(n_features)
         # five numbers a factor for each warp, and a count; where there are very many factors, one warp a block
         warps = _WARPS if 56 * _WARPS * n_factors <= device.most_shared else 1
         own = 8 * warps * 5 * n_factors + 16 * n_factors
         whole = own + 8 * n_factors**2
         fits = whole <= device.most_shared // 2
         blocks = min(-(-n_features // warps), 16 * device.multiprocessors)
-        gram, slab, logits = device.put_all(rows.gram, rows.loading_precision[0], common)
+        small = rows.gram, rows.loading_precision[0], common, np.zeros(2 * n_factors)
+        gram, slab, logits, nothing = device.put_all(*small)
+        counts = nothing.view(np.uint64)
         device.launch(
             "sweep_rows", blocks, 32 * warps, np.int64(n_features), np.int32(n_factors), _width(loadings), loadings,
             rows.cross, gram, rows.power, rows.noise_precision, slab, np.int32(rows.relative), logits, known,
@@ -147,11 +149,14 @@ class GpuKernels:
         self.rows("fill_gammas", len(shape), np.int64(len(shape)), shape, rate, np.float64(np.inf), np.uint64(key), out)
         return out
 
-    def draw_noise(self, count: Any, residual: Any, weight: Any, prior: tuple[float, float, float], key: int) -> Any:
-        """Noise precisions (D,); ``prior`` is their shape, rate and largest value, ``weight`` that of the loadings."""
-        out = self.device.empty(len(count))
-        settings = (*map(np.float64, prior), np.uint64(key))
-        self.rows("fill_noise", len(count), np.int64(len(count)), count, residual, weight, *settings, out)
+    def draw_noise(
+        self, count: Any, residual: Any, loadings: Any, slab: Floats | None, prior: tuple[float, float, float], key: int
+    ) -> Any:
+        """Noise precisions (D,) with a prior of a shape, a rate and a largest value; ``slab`` (K,) if relative."""
+        n, k = loadings.shape
+        out, by = self.device.empty(n), None if slab is None else self.device.put(slab)
+        size, settings = (np.int64(n), np.int32(k), _width(loadings)), (*map(np.float64, prior), np.uint64(key))
+        self.rows("fill_noise", 32 * n, *size, loadings, by, count, residual, *settings, out)
         return out
 
     def products(self, loadings: Any, weight: Any) -> tuple[Floats, Floats]:
@@ -217,13 +222,18 @@ class GpuKernels:
         self.rows("centre_cross", n * k, *size, total, count, square, shift, sums, old, now, cross, power)
         return power
 
-    def draw_means(self, loadings: Any, sums: Floats, total: Any, count: Any, noise: Any, key: int) -> Any:
-        """Features' means (D,) given scores with the sums ``sums`` (K,) and noise precisions."""
+    def draw_means(
+        self, loadings: Any, cross: Any, moments: tuple[Any, Any, Any], noise: Any, shifted: tuple[Floats, Floats],
+        old: Any, key: int,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """Features' means (D,) given all else, and Σ (y − mean)² (D,); T is brought to them as by ``centre_cross``."""
         n, k = loadings.shape
-        out, size = self.device.empty(n), (np.int64(n), np.int32(k), _width(loadings))
-        by = self.device.put(sums) if k else None
-        self.rows("draw_means", 32 * n, *size, loadings, by, total, count, noise, np.uint64(key), out)
-        return out
+        (out, power), (shift, sums) = self.device.empty((2, n)), self.device.put_all(*shifted) if k else (None, None)
+        size = np.int64(n), np.int32(k), _width(loadings)
+        self.rows(
+            "draw_means", 32 * n, *size, loadings, *moments, noise, shift, sums, old, np.uint64(key), cross, power, out
+        )
+        return out, power
 
     def lower_means(self, mean: Any, loadings: Any, by: Floats) -> None:
         """Subtract the fit of scores ``by`` (K,) from features' means (D,), in place."""
@@ -261,22 +271,23 @@ class GpuKernels:
         if not n_own:
             return OwnThere(factor, factor, residual, None, None)
         owner = self._owners(loadings, factor)
-        lists, out = device.put(np.concatenate([owner, usage])), device.empty((3, n_own))
+        # in one transfer, the products as they are
+        lists = device.put(np.concatenate([owner, usage, rows.gram.ravel().view(np.int64)]))
+        out = device.empty((3, n_own))
         self.rows(
             "own_rows", 32 * n_own, np.int32(n_own), np.int32(n_factors), _width(loadings), lists, lists[n_own:],
-            loadings, rows.cross, device.put(rows.gram), rows.power, out,
+            loadings, rows.cross, lists[n_own + n_factors :].view(np.float64), rows.power, out,
         )  # fmt: skip
         return OwnThere(factor, owner, residual, lists, out)
 
     def draw_births(self, problem: Births, key: int) -> Born:
         """Births and deaths: see ``Kernels``. What is listed of the born is here, whoever has accepted too."""
-        device, own, n = self.device, problem.own, len(problem.noise_precision)
-        cumulative, weight = device.put_all(problem.cumulative, problem.weight)
-        report = self._new_report(n)
+        own, n, most = problem.own, len(problem.noise_precision), len(problem.cumulative)
+        small, report = self._new_report(n, problem.cumulative, problem.weight)
         self.rows(
             "birth_rows", n, np.int64(n), own.residual, problem.noise_precision, np.int32(problem.relative),
-            problem.n_observed, np.int32(len(own.factor)), own.listed, own.found, np.int32(len(problem.cumulative)),
-            cumulative, weight, np.float64(problem.slab_shape), np.float64(problem.slab_rate), np.uint64(key), report,
+            problem.n_observed, np.int32(len(own.factor)), own.listed, own.found, np.int32(most), small, small[most:],
+            np.float64(problem.slab_shape), np.float64(problem.slab_rate), np.uint64(key), report,
         )  # fmt: skip
         row, wanted, noise = self._reported(report)
         accepted, count = np.zeros(n, dtype=np.bool_), wanted.astype(np.int64)
@@ -292,11 +303,13 @@ class GpuKernels:
             loading = loading / np.sqrt(np.repeat(noise, count))
         return Born(accepted, born, loading, precision)
 
-    def _new_report(self, n: int) -> Any:
-        """Room for what a kernel has to say of some of ``n`` features; nothing so far."""
-        report = self.device.room("report", 1 + 3 * n)
-        report[:1].fill(0.0)
-        return report
+    def _new_report(self, n: int, *small: Any) -> tuple[Any, Any]:
+        """Small arrays in a row, and room behind them for what a kernel has to say of some of ``n`` features."""
+        # in one transfer, integers as they are, and that there is nothing to say so far
+        values = np.concatenate([*(array.ravel().view(np.float64) for array in small), np.zeros(1)])
+        room = self.device.empty(len(values) + 3 * n)
+        room[: len(values)].set(values)
+        return room, room[len(values) - 1 :]
 
     def _reported(self, report: Any) -> tuple[Ints, Floats, Floats]:
         """The features that are in a report, in their order, and two numbers of each."""
@@ -310,16 +323,16 @@ class GpuKernels:
 
     def draw_splits(self, problem: Splits, key: int) -> Split:
         """Splits of the noise: see ``Kernels``. The noise precisions are on the device, the lists here."""
-        device, (n, width) = self.device, problem.loadings.shape
+        n, width, slab = *problem.loadings.shape, problem.loading_precision[0]
         factor = np.flatnonzero(problem.usage == 1)
         number, chosen = _choose(self._owners(problem.loadings, factor), factor, n, key)
         own = np.array([list(number), list(number.values()), [chosen[d] for d in number]], dtype=np.int64)
-        noise, report = problem.noise_precision.copy(), self._new_report(n)
+        noise, (small, report) = self.device.empty(n), self._new_report(n, slab, own)
         settings = (*problem.slab, *problem.noise_prior, problem.rate, problem.largest)
         self.rows(
-            "split_rows", n, np.int64(n), np.int32(width), problem.loadings, problem.weight,
-            device.put(problem.loading_precision[0]), np.int32(len(number)), device.put(own) if number else None,
-            *map(np.float64, settings), np.int32(problem.relative), np.uint64(key), noise, report,
+            "split_rows", 32 * n, np.int64(n), np.int32(len(slab)), np.int32(width), problem.loadings, small,
+            np.int32(len(number)), small[len(slab) :].view(np.int64), *map(np.float64, settings),
+            np.int32(problem.relative), np.uint64(key), problem.noise_precision, noise, report,
         )  # fmt: skip
         row, value, after = self._reported(report)
         died = np.isnan(value)
