@@ -23,7 +23,7 @@ from nsfa.state import State
 ROUNDS = 15
 NEW_DRAWS = 60
 # Metropolis steps that bring log rates behind the fit's counts from what these show to what a draw has for them.
-STEPS = 5
+STEPS = 2
 # Nodes of the integrals over a log rate.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 _LOG_WEIGHTS = np.log(_WEIGHTS) - 0.5 * np.log(2 * np.pi)
