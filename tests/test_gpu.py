@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import nsfa.kernels.device as kernels_device
-from nsfa import SFA, backends
+from nsfa import SFA, backends, block_devices
 from nsfa.arrays import to_host
 from nsfa.backends import resolve_backend
 from nsfa.chain import Chain, chain_generator
@@ -136,10 +136,12 @@ class OutOfMemoryError(MemoryError):
 
 @pytest.fixture
 def fake_cupy(monkeypatch):
-    """What is asked of CuPy where memory runs out."""
+    """What is asked of CuPy where memory runs out; a table that is released leaves more of it."""
+    left, release = [1_000_000_000], DeviceTable.release
+    monkeypatch.setattr(DeviceTable, "release", lambda table: (left.append(7_000_000_000), release(table))[1])
     cuda = SimpleNamespace(
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-        runtime=SimpleNamespace(memGetInfo=lambda: (1_000_000_000, 8_000_000_000)),
+        runtime=SimpleNamespace(memGetInfo=lambda: (left[-1], 8_000_000_000)),
     )
     pool = SimpleNamespace(free_bytes=lambda: 500_000_000)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool))
@@ -170,6 +172,18 @@ def test_memory_that_runs_out_in_cupy_s_own_arrays_is_one_sentence(when, host_de
     with pytest.raises(GpuError, match=r"must have room for 2.25 GB more. It has 1.50 GB left; .* backend='cpu'"):
         sample(data, preset("nsfa"), backend="gpu", **how)
     assert full.left == -1
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_worker_s_sentence_counts_a_table_that_passes_through(stays, host_device, fake_cupy, monkeypatch):
+    monkeypatch.setattr(block_devices, "kernels_here", lambda tf32: GpuKernels(host_device))
+    if not stays:
+        monkeypatch.setattr(host_device, "free_bytes", host_device.total_bytes // 5)
+    unit, full = block_devices.UnitOnDevice(table(), 0, False), Full(0)
+    monkeypatch.setattr(DeviceTable, "second", lambda *_: full())
+    with pytest.raises(GpuError, match=r"must have room for 2.25 GB more. It has 1.50 GB left; "):
+        unit.second(np.ones((40, 2)))
+    assert (unit._sent is not None) == stays
 
 
 def test_memory_that_this_process_lacks_is_not_the_gpu_s(fake_cupy):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
@@ -53,13 +54,12 @@ class UnitOnDevice:
 
     def _asked(self, verb: str, *arguments: Any) -> Any:
         there = self._kernels.device
-        with _lock, device.enough_memory():
+        # what is left is looked at before a table that passes through is released
+        with _lock, ExitStack() as passing, device.enough_memory():
             table = self._sent or DeviceTable.of(self._data, self._kernels, self._start)
             # the device must keep room for what is not the table
             if there.free_bytes > SPARE * there.total_bytes:
                 self._sent = table
-            try:
-                return getattr(table, verb)(*(there.put(a) if np.ndim(a) else a for a in arguments))
-            finally:
-                if table is not self._sent:
-                    table.release()
+            if table is not self._sent:
+                passing.callback(table.release)
+            return getattr(table, verb)(*(there.put(a) if np.ndim(a) else a for a in arguments))

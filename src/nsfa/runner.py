@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -154,11 +154,10 @@ def _run_kept(
 ) -> ChainResult:
     if keeper.complete:
         return ChainResult(chain, keeper.draws, finished=True)
-    with (
-        threadpool_limits(1),
-        enough_memory(),
-        closing(open_samples(job.data, job.spec, job.backend, job.tf32, job.threads)) as samples,
-    ):
+    # what is left is looked at before the samples are closed
+    with threadpool_limits(1), ExitStack() as opened, enough_memory():
+        samples = open_samples(job.data, job.spec, job.backend, job.tf32, job.threads)
+        opened.callback(samples.close)
         start = starting_factors(job.spec, job.data.shape, chain)
         engine = Chain(samples, job.spec, chain_generator(job.seed, chain), start, job.length.tune)
         keeper.restore(engine)
