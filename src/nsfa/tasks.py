@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from nsfa.atomic import replacing
 from nsfa.counts import core_count
 from nsfa.kernels.dask_blocks import connected, done
-from nsfa.threads import one_thread
+from nsfa.threads import no_warnings, one_thread
 
 COLUMNS = ("task", "model", "replicate", "quantity", "at", "value")
 # the last row of a task: without it the task was cut short and is done again
@@ -149,14 +149,11 @@ def _do_there(_: None, task: Task) -> tuple[str, list[Number]]:
 
 def _do(task: Task) -> tuple[str, list[Number]]:
     """One task, on one core; whether chains converged is among the numbers, not a warning."""
-    import warnings
-
     import scipy.linalg  # noqa: F401  (its own BLAS must be there to be limited)
     from threadpoolctl import threadpool_limits
 
     started = time.perf_counter()
-    with threadpool_limits(1), warnings.catch_warnings(), _whole_or_interrupted():
-        warnings.simplefilter("ignore")
+    with threadpool_limits(1), no_warnings(), _whole_or_interrupted():
         numbers = [(name, float(at), float(value)) for name, at, value in task.function(**task.arguments)]
     return task.key, [*numbers, (LAST, 0.0, time.perf_counter() - started)]
 
