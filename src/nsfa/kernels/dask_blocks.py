@@ -104,6 +104,13 @@ def asked(client: Any, question: Callable[[], Any]) -> dict[str, Any]:
     return dict(client.run(question))
 
 
+def told(client: Any, what: Callable[[], None]) -> None:
+    """Have each worker do something, of those that are still there."""
+    if client.status == "running":
+        with suppress(OSError):
+            client.run(what, on_error="ignore")
+
+
 def memory(client: Any) -> float:
     """Bytes that the workers may use together; infinite where one has no limit."""
     limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
