@@ -263,6 +263,21 @@ def test_a_fit_on_a_device_is_one_like_any_other(host_device, monkeypatch):
     assert model.transform(X).shape == (30, model.n_components_)
 
 
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"n_jobs": "dask"}, "^n_jobs='dask' has no effect: .* this machine's GPU; use backend='cpu' for tasks.$"),
+        ({"workers": "processes"}, "^workers='processes' has no effect: .*; use backend='cpu' for processes.$"),
+    ],
+)
+def test_chains_that_take_turns_against_the_caller_s_wish_say_so(wish, words, host_device, monkeypatch):
+    monkeypatch.setattr(backends, "gpu_missing", lambda: None)
+    monkeypatch.setattr(backends, "gpu_samples", lambda data, *_: gpu_samples(data, device=host_device))
+    with pytest.warns(UserWarning, match=words) as said:
+        found = sample(table(), preset("nsfa"), backend="gpu", chains=2, length=Length(2, 2, 1), seed=0, **wish)
+    assert len(said) == 1 and [len(one.draws) for one in found] == [2, 2]
+
+
 def test_factors_come_and_go_where_there_are_none(host_device):
     """Products of empty matrices, which a device's library refuses."""
     X = np.random.default_rng(0).standard_normal((30, 40))
