@@ -469,3 +469,15 @@ def test_chains_and_comparisons_are_tasks_where_the_table_fits_a_worker(table, c
     pd.testing.assert_frame_equal(one, other)
     with pytest.raises(ValueError, match="n_jobs must be None or a non-zero int"):
         SFA(2, **SHORT, n_jobs="many").fit(X)
+
+
+def test_a_comparison_sends_its_table_once(table, client, monkeypatch):
+    sent, done = [], dask_blocks.done
+    monkeypatch.setattr("nsfa.tasks.done", lambda *given: (sent.append(given[2:]), done(*given))[1])
+    monkeypatch.setattr(dask_blocks, "_SMALL", 1000)
+    X = table[:400, :12]
+    nsfa.compare(X, {"sfa": SFA(2, **SHORT), "spca": nsfa.SPCA(2)}, splits=2, n_jobs="dask", progress=False)
+    ((shared, tasks),) = sent
+    assert shared["table"].nbytes == X.nbytes and len(tasks) == 4
+    # of each entry a byte, whether it is hidden
+    assert all(len(pickle.dumps(task)) < X.size + 3000 for task in tasks)

@@ -101,7 +101,7 @@ def test_tasks_of_one_process_that_overlap_leave_its_warnings_as_they_were():
     with ThreadPoolExecutor(2) as pool:
         running = []
         for i, task in enumerate(tasks):
-            running.append(pool.submit(_do_there, None, task))
+            running.append(pool.submit(_do_there, {}, task))
             assert events[i].wait(60)
         for i, one in enumerate(running):
             events[2 + i].set()
