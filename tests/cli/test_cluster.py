@@ -207,3 +207,30 @@ def test_comparisons_are_tasks_of_workers(tmp_path):
     )
     pd.testing.assert_frame_equal(here, there)
     assert "--dask" in tomllib.loads((tmp_path / "there" / "config.toml").read_text())["command"]
+
+
+def test_an_interrupted_comparison_is_where_it_was_last(client, tmp_path, monkeypatch):
+    out, table = tmp_path / "out", write_table(tmp_path / "table.csv")
+    how = ["--models", "spca:2", "--splits", "2", "--chains", "1", "--tune", "5", "--draws", "5", "--quiet"]
+    there = ["--dask", "--scheduler", client.scheduler.address]
+
+    def interrupted(*_, store, **__):
+        store.touch()
+        return pd.DataFrame({"model": ["spca:2"], "converged": [None]})
+
+    monkeypatch.setattr(nsfa, "compare", interrupted)
+    kept = []
+    for where in (there, ["--dask"], [], there, []):
+        run("compare", table, "-o", out, *how, *where, code=130)
+        config = tomllib.loads((out / "config.toml").read_text())
+        kept.append(config["cluster"])
+        assert [word for word in there if word in config["command"].split()] == where
+    address = {"scheduler": client.scheduler.address}
+    assert kept == [
+        {"dask": True} | address,
+        {"dask": True},
+        {"dask": False},
+        {"dask": True} | address,
+        {"dask": False},
+    ]
+    assert "begun with --dask" in run("resume", out, "--scheduler", "tcp://x:1", code=1).stderr
