@@ -255,6 +255,15 @@ def test_no_piece_is_left_out_while_it_is_made_anew(before, monkeypatch):
     ]
 
 
+def test_what_was_forgotten_is_not_waited_for(monkeypatch):
+    client, what = kept_by(monkeypatch, ("ab", ["a", "b", "b"]))
+    what.groups()
+    what.forget()
+    monkeypatch.setattr(client, "who_has", Mock(side_effect=AssertionError("nothing is there to ask for")))
+    with pytest.raises(ValueError, match="^The table must be with its workers. Got one that they were let forget; "):
+        what.groups()
+
+
 def test_each_of_two_chains_sees_that_a_worker_was_lost(monkeypatch):
     """The first one looks for its pieces anew before the second one asks; that one must not wait for those it had."""
     client, what = kept_by(monkeypatch, ("ab", ["a", "b", "b"]), ("a", ["a", "a", "a"]))

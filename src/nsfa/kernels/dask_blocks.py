@@ -156,6 +156,8 @@ class Kept:
 
     def groups(self) -> list[tuple[str, list[Any]]]:
         """For each thread of each worker its address and what it goes through; waits until everything is there."""
+        if not self._futures:
+            raise ValueError("The table must be with its workers. Got one that they were let forget; pass it again.")
         distributed: Any = import_module("distributed")
         while not (found := self._groups):
             distributed.wait(self._futures)
