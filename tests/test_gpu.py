@@ -130,6 +130,20 @@ def test_a_device_without_room_for_two_samples_says_so(host_device, monkeypatch)
         gpu_samples(table(), device=host_device)
 
 
+def test_memory_that_may_not_be_pinned_is_one_sentence():
+    class Refused(Exception):
+        """CuPy's."""
+
+    def refuse(*_):
+        raise Refused("cudaErrorMemoryAllocation: out of memory")
+
+    runtime = SimpleNamespace(hostRegister=refuse, CUDARuntimeError=Refused)
+    device = object.__new__(kernels_device.CupyDevice)
+    device._cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    with pytest.raises(GpuError, match=r"must pin 0.80 GB .* not \(cudaErrorMemory.*\); .* or backend='cpu'.$"):
+        device.pinned(np.broadcast_to(np.zeros(1), (100_000, 1000)))
+
+
 class OutOfMemoryError(MemoryError):
     """CuPy's."""
 
@@ -137,8 +151,14 @@ class OutOfMemoryError(MemoryError):
 @pytest.fixture
 def fake_cupy(monkeypatch):
     """What is asked of CuPy where memory runs out; a table that is released leaves more of it."""
-    left, release = [1_000_000_000], DeviceTable.release
-    monkeypatch.setattr(DeviceTable, "release", lambda table: (left.append(7_000_000_000), release(table))[1])
+    left = [1_000_000_000]
+    for kind in (DeviceTable, StreamedBlocks):
+
+        def released(it, release=kind.release):
+            left.append(7_000_000_000)
+            release(it)
+
+        monkeypatch.setattr(kind, "release", released)
     cuda = SimpleNamespace(
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
         runtime=SimpleNamespace(memGetInfo=lambda: (left[-1], 8_000_000_000)),
@@ -184,6 +204,20 @@ def test_a_worker_s_sentence_counts_a_table_that_passes_through(stays, host_devi
     with pytest.raises(GpuError, match=r"must have room for 2.25 GB more. It has 1.50 GB left; "):
         unit.second(np.ones((40, 2)))
     assert (unit._sent is not None) == stays
+
+
+def test_a_table_whose_sums_find_no_room_leaves_nothing_pinned(host_device, fake_cupy, monkeypatch):
+    # as where it passes through in blocks
+    monkeypatch.setattr(host_device, "free_bytes", int(2.1 * 32 * 25 * 8 / 0.75))
+    pinned, pin, full = [], host_device.pinned, Full(0)
+    monkeypatch.setattr(host_device, "pinned", lambda array: (pinned.append(array), pin(array))[1])
+    monkeypatch.setattr(host_device, "put_all", full)
+    with (
+        pytest.raises(GpuError, match=r"must have room for 2.25 GB more. It has 1.50 GB left; "),
+        kernels_device.enough_memory(),
+    ):
+        DeviceTable.of(table((70, 25)), GpuKernels(host_device))
+    assert len(pinned) == 1 and not host_device._pinned and full.left == -1
 
 
 def test_memory_that_this_process_lacks_is_not_the_gpu_s(fake_cupy):
