@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.scale import growth
+
 GENES, FACTORS = 2_000, 30
 LIMIT = 1_000_000_000
 SWEEPS = 20
@@ -134,11 +136,7 @@ def slopes(n_workers: int) -> None:
     with distributed.LocalCluster(n_workers=n_workers, **how) as cluster, distributed.Client(cluster) as client:
         for axis, points in SLOPES.items():
             times = [sweep_seconds(client, {**STAYS, axis: size}) for size in points]
-            steps = np.diff(np.log(times)) / np.diff(np.log(points))
-            over_all = np.log(times[-1] / times[0]) / np.log(points[-1] / points[0])
-            shown = ", ".join(f"{1e3 * t:.1f} ms at {n:,}" for t, n in zip(times, points, strict=True))
-            found = ", ".join(f"{step:.2f}" for step in steps)
-            print(f"{n_workers} worker(s), {axis}: {shown}; slopes {found}, over all {over_all:.2f}", flush=True)
+            print(f"{n_workers} worker(s), {axis}: {growth(times, points)}", flush=True)
 
 
 def run(limit: int, folder: Path, only_overhead: bool) -> None:

@@ -1,6 +1,7 @@
 """A chain on one GPU: the same draws as on the CPU, and the time of a sweep by device events.
 
-Run as ``python -m benchmarks.gpu`` and some of check, small, real TABLE, atlas, fit, geweke, streamed; needs a GPU.
+Run as ``python -m benchmarks.gpu`` and some of check, small, real TABLE, atlas, fit, geweke, streamed, slopes; needs a
+GPU.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 
 import numpy as np
 
+from benchmarks.scale import growth
 from nsfa.arrays import to_host
 from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
@@ -257,6 +259,33 @@ def streamed() -> None:
         shown = ", ".join(f"{value:.1e}" for value in apart)
         print(f"{label} {type(gpu.table._blocks).__name__}: S, T, sums apart by {shown}")
         times(chain, 20, f"  500 × 3,000 {label}")
+
+
+def slopes() -> None:
+    """How the time of an ordinary sweep grows with each size, of tables of noise in single precision."""
+    stays = {"D": 20_000, "N": 10_000, "K": 10}
+    for axis, points in (("D", (2_000, 20_000, 200_000)), ("N", (2_000, 20_000, 200_000)), ("K", (4, 40, 400))):
+        medians = []
+        for size in points:
+            now = {**stays, axis: size}
+            kernels = GpuKernels(CupyDevice())
+            values = normals(kernels, now["D"], now["N"], 1)
+            count, total = np.full(now["D"], float(now["N"])), to_host(values.sum(axis=1))
+            power = to_host((values * values).sum(axis=1))
+            moments = np.stack([count, total, power])
+            samples = DeviceSamples(DeviceTable(Given(values, kernels.device), moments, kernels), kernels)
+            spec = preset("sfa", n_components=now["K"], moves="plain")
+            chain = Chain(samples, spec, chain_generator(0, 0), now["K"], tune=0)
+            spent = []
+            for _ in range(12):
+                before = time.perf_counter()
+                chain.sweep()
+                kernels.device.synchronize()
+                spent.append(time.perf_counter() - before)
+            medians.append(float(np.median(spent[2:])))
+            samples = chain = values = None
+            kernels.device.trim()
+        print(f"{axis}: {growth(medians, points)}", flush=True)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,15 @@ def dense_bar(threads: int, quick: bool) -> None:
         print(f"    peak beside the caller's table: {beyond / found['values']:.2f} × Y")
 
 
+def growth(seconds: Sequence[float], sizes: Sequence[int]) -> str:
+    """Times at some sizes, and d log seconds / d log size from point to point and over all."""
+    log_times, log_sizes = np.log(seconds), np.log(sizes)
+    shown = ", ".join(f"{1e3 * t:.2f} ms at {n:,}" for t, n in zip(seconds, sizes, strict=True))
+    steps = ", ".join(f"{s:.2f}" for s in np.diff(log_times) / np.diff(log_sizes))
+    over_all = (log_times[-1] - log_times[0]) / (log_sizes[-1] - log_sizes[0])
+    return f"{shown}; slopes {steps}, over all {over_all:.2f}"
+
+
 def slopes(threads: int, quick: bool) -> None:
     """How the time of a sweep grows with each size: d log seconds / d log size, from point to point and over all."""
     for kind in ("dense", "sparse"):
@@ -216,11 +226,7 @@ def slopes(threads: int, quick: bool) -> None:
                     density=0.05, sweeps=8 if size >= 400 else 40, moves="plain",
                 )  # fmt: skip
                 times.append(found["plain"])
-            slope = np.diff(np.log(times)) / np.diff(np.log(points))
-            shown = ", ".join(f"{1e3 * t:.2f} ms at {n:,}" for t, n in zip(times, points, strict=True))
-            over_all = np.log(times[-1] / times[0]) / np.log(points[-1] / points[0])
-            steps = ", ".join(f"{s:.2f}" for s in slope)
-            print(f"{kind} {axis}: {shown}; slopes {steps}, over all {over_all:.2f}", flush=True)
+            print(f"{kind} {axis}: {growth(times, points)}", flush=True)
 
 
 def main() -> None:

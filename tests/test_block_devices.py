@@ -1,5 +1,7 @@
 """A table in blocks whose passes the workers' devices do: what the workers themselves draw, but for rounding."""
 
+from weakref import WeakSet
+
 import dask.array as da
 import distributed
 import numpy as np
@@ -100,6 +102,30 @@ def test_an_estimator_s_draws_and_a_run_that_goes_on(table, client, with_devices
     np.testing.assert_allclose(model.components_, cpu.components_, rtol=1e-5, atol=1e-7)
     again = nsfa.resume(tmp_path / "draws", draws=2, X=blocks)
     assert again.backend_ == "gpu" and len(again.draws) == len(model.posterior_.draws) + 4
+
+
+def test_a_closed_table_leaves_the_devices(table, client, with_devices, monkeypatch):
+    """At once: workers forget their pieces some time later. A table that stays is sent again."""
+    blocks, trimmed = da.from_array(table, chunks=(4000, 30)), []
+    monkeypatch.setattr(with_devices, "trim", lambda: trimmed.append([unit._sent for unit in units]))
+    one, other, cpu = (observe_blocks(client, Named(blocks)) for _ in range(3))
+    monkeypatch.setattr(block_devices, "_units", units := WeakSet())
+    chain = swept(one, "gpu", 1)
+    swept(other, "gpu", 1)
+    swept(cpu, "cpu", 1)
+    cpu.values.table.close()
+    assert len(units) == 6 and all(unit._sent is not None for unit in units) and not trimmed
+    other.values.table.close()
+    assert trimmed and not any(filter(None, trimmed[0]))
+    chain.sweep()
+    same(chain, swept(one, "gpu", 2))
+
+
+def test_a_table_is_closed_where_its_workers_are_lost(table, with_devices):
+    with local(1) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        data = observe_blocks(client, Named(da.from_array(table, chunks=(4000, 30))))
+        swept(data, "gpu", 1)
+    data.values.table.close()
 
 
 def test_every_worker_needs_a_device(table, client):

@@ -255,6 +255,15 @@ def test_no_piece_is_left_out_while_it_is_made_anew(before, monkeypatch):
     ]
 
 
+def test_what_was_forgotten_is_not_waited_for(monkeypatch):
+    client, what = kept_by(monkeypatch, ("ab", ["a", "b", "b"]))
+    what.groups()
+    what.forget()
+    monkeypatch.setattr(client, "who_has", Mock(side_effect=AssertionError("nothing is there to ask for")))
+    with pytest.raises(ValueError, match="^The table must be with its workers. Got one that they were let forget; "):
+        what.groups()
+
+
 def test_each_of_two_chains_sees_that_a_worker_was_lost(monkeypatch):
     """The first one looks for its pieces anew before the second one asks; that one must not wait for those it had."""
     client, what = kept_by(monkeypatch, ("ab", ["a", "b", "b"]), ("a", ["a", "a", "a"]))
@@ -469,3 +478,15 @@ def test_chains_and_comparisons_are_tasks_where_the_table_fits_a_worker(table, c
     pd.testing.assert_frame_equal(one, other)
     with pytest.raises(ValueError, match="n_jobs must be None or a non-zero int"):
         SFA(2, **SHORT, n_jobs="many").fit(X)
+
+
+def test_a_comparison_sends_its_table_once(table, client, monkeypatch):
+    sent, done = [], dask_blocks.done
+    monkeypatch.setattr("nsfa.tasks.done", lambda *given: (sent.append(given[2:]), done(*given))[1])
+    monkeypatch.setattr(dask_blocks, "_SMALL", 1000)
+    X = table[:400, :12]
+    nsfa.compare(X, {"sfa": SFA(2, **SHORT), "spca": nsfa.SPCA(2)}, splits=2, n_jobs="dask", progress=False)
+    ((shared, tasks),) = sent
+    assert shared["table"].nbytes == X.nbytes and len(tasks) == 4
+    # of each entry a byte, whether it is hidden
+    assert all(len(pickle.dumps(task)) < X.size + 3000 for task in tasks)

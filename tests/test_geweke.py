@@ -132,6 +132,7 @@ def many_modules(patch):
     """As in tables with many more features than samples, where two features and two samples are enough."""
     patch.setattr(schedule, "PARALLEL_FROM", 0)
     patch.setattr(samples, "MANY", 0)
+    patch.setattr(samples, "LEAST_SAMPLES", 0)
     patch.setattr(module, "ATTEMPTS", 5)
     patch.setattr(modules, "LEAST_USERS", 2)
     patch.setattr(modules, "LEAST_SPREAD", 1.5)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 import nsfa.kernels.device as kernels_device
-from nsfa import SFA, backends
+from nsfa import SFA, backends, block_devices
 from nsfa.arrays import to_host
 from nsfa.backends import resolve_backend
 from nsfa.chain import Chain, chain_generator
@@ -131,16 +131,38 @@ def test_a_device_without_room_for_two_samples_says_so(host_device, monkeypatch)
         gpu_samples(table(), device=host_device)
 
 
+def test_memory_that_may_not_be_pinned_is_one_sentence():
+    class Refused(Exception):
+        """CuPy's."""
+
+    def refuse(*_):
+        raise Refused("cudaErrorMemoryAllocation: out of memory")
+
+    runtime = SimpleNamespace(hostRegister=refuse, CUDARuntimeError=Refused)
+    device = object.__new__(kernels_device.CupyDevice)
+    device._cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    with pytest.raises(GpuError, match=r"must pin 0.80 GB .* not \(cudaErrorMemory.*\); .* or backend='cpu'.$"):
+        device.pinned(np.broadcast_to(np.zeros(1), (100_000, 1000)))
+
+
 class OutOfMemoryError(MemoryError):
     """CuPy's."""
 
 
 @pytest.fixture
 def fake_cupy(monkeypatch):
-    """What is asked of CuPy where memory runs out."""
+    """What is asked of CuPy where memory runs out; a table that is released leaves more of it."""
+    left = [1_000_000_000]
+    for kind in (DeviceTable, StreamedBlocks):
+
+        def released(it, release=kind.release):
+            left.append(7_000_000_000)
+            release(it)
+
+        monkeypatch.setattr(kind, "release", released)
     cuda = SimpleNamespace(
         memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-        runtime=SimpleNamespace(memGetInfo=lambda: (1_000_000_000, 8_000_000_000)),
+        runtime=SimpleNamespace(memGetInfo=lambda: (left[-1], 8_000_000_000)),
     )
     pool = SimpleNamespace(free_bytes=lambda: 500_000_000)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool))
@@ -171,6 +193,32 @@ def test_memory_that_runs_out_in_cupy_s_own_arrays_is_one_sentence(when, host_de
     with pytest.raises(GpuError, match=r"must have room for 2.25 GB more. It has 1.50 GB left; .* backend='cpu'"):
         sample(data, preset("nsfa"), backend="gpu", **how)
     assert full.left == -1
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_worker_s_sentence_counts_a_table_that_passes_through(stays, host_device, fake_cupy, monkeypatch):
+    monkeypatch.setattr(block_devices, "kernels_here", lambda tf32: GpuKernels(host_device))
+    if not stays:
+        monkeypatch.setattr(host_device, "free_bytes", host_device.total_bytes // 5)
+    unit, full = block_devices.UnitOnDevice(table(), 0, False), Full(0)
+    monkeypatch.setattr(DeviceTable, "second", lambda *_: full())
+    with pytest.raises(GpuError, match=r"must have room for 2.25 GB more. It has 1.50 GB left; "):
+        unit.second(np.ones((40, 2)))
+    assert (unit._sent is not None) == stays
+
+
+def test_a_table_whose_sums_find_no_room_leaves_nothing_pinned(host_device, fake_cupy, monkeypatch):
+    # as where it passes through in blocks
+    monkeypatch.setattr(host_device, "free_bytes", int(2.1 * 32 * 25 * 8 / 0.75))
+    pinned, pin, full = [], host_device.pinned, Full(0)
+    monkeypatch.setattr(host_device, "pinned", lambda array: (pinned.append(array), pin(array))[1])
+    monkeypatch.setattr(host_device, "put_all", full)
+    with (
+        pytest.raises(GpuError, match=r"must have room for 2.25 GB more. It has 1.50 GB left; "),
+        kernels_device.enough_memory(),
+    ):
+        DeviceTable.of(table((70, 25)), GpuKernels(host_device))
+    assert len(pinned) == 1 and not host_device._pinned and full.left == -1
 
 
 def test_memory_that_this_process_lacks_is_not_the_gpu_s(fake_cupy):
@@ -248,6 +296,21 @@ def test_a_fit_on_a_device_is_one_like_any_other(host_device, monkeypatch):
     given = "not used, the number of factors is given"
     assert unused == {"marginal": "not used, the table is on a device", "doublet": given, "module": given}
     assert model.transform(X).shape == (30, model.n_components_)
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"n_jobs": "dask"}, "^n_jobs='dask' has no effect: .* this machine's GPU; use backend='cpu' for tasks.$"),
+        ({"workers": "processes"}, "^workers='processes' has no effect: .*; use backend='cpu' for processes.$"),
+    ],
+)
+def test_chains_that_take_turns_against_the_caller_s_wish_say_so(wish, words, host_device, monkeypatch):
+    monkeypatch.setattr(backends, "gpu_missing", lambda: None)
+    monkeypatch.setattr(backends, "gpu_samples", lambda data, *_: gpu_samples(data, device=host_device))
+    with pytest.warns(UserWarning, match=words) as said:
+        found = sample(table(), preset("nsfa"), backend="gpu", chains=2, length=Length(2, 2, 1), seed=0, **wish)
+    assert len(said) == 1 and [len(one.draws) for one in found] == [2, 2]
 
 
 def test_factors_come_and_go_where_there_are_none(host_device):

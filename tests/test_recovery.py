@@ -27,7 +27,7 @@ def planted():
 @pytest.mark.parametrize("estimator", [NSFA(), SFA(4), BFRM(4)], ids=["nsfa", "sfa", "bfrm"])
 def test_sparse_models_recover_planted_loadings(estimator, planted):
     """The last draw of the chain with the highest log joint: single chains may be caught in a rotation."""
-    estimator.set_params(chains=4, tune=800, draws=100, random_state=3).fit(planted.X)
+    estimator.set_params(chains=4, tune=800, draws=100, thin=1, random_state=3).fit(planted.X)
     posterior = estimator.posterior_
     best = int(np.argmax(posterior.trace("log_joint").mean(axis=1)))
     last = posterior.scaled_loadings(posterior.chains[best][-1])
@@ -82,7 +82,7 @@ def test_number_of_factors_does_not_depend_on_units(data_dir):
     X = fetch_ecoli().X
     medians = []
     for factor in (1.0, 0.01, 100.0):
-        estimator = NSFA(chains=2, tune=500, draws=500, prior="paper", random_state=1).fit(factor * X)
+        estimator = NSFA(chains=2, tune=500, draws=500, thin=1, prior="paper", random_state=1).fit(factor * X)
         medians.append(np.median(estimator.n_components_draws_))
     assert all(3 <= m <= 5 for m in medians)
     assert np.ptp(medians) <= 1
@@ -102,7 +102,7 @@ from pathlib import Path
 from nsfa import NSFA
 from nsfa.datasets import fetch_prostate
 tune, draws = map(int, sys.argv[1:])
-estimator = NSFA(chains=1, tune=tune, draws=draws, random_state=0).fit(fetch_prostate().X)
+estimator = NSFA(chains=1, tune=tune, draws=draws, thin=1, random_state=0).fit(fetch_prostate().X)
 # not ru_maxrss, which begins with the peak of the process that started this one
 peak = re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())
 print(json.dumps([int(peak[1]) / 1024, len(estimator.posterior_.draws)]))

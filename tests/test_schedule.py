@@ -180,15 +180,16 @@ def test_long_tables_have_factors_of_many_features_while_they_are_small():
     for spec, given, why in (
         (preset("sfa", n_components=2), can, "the number of factors is given"),
         (preset("nsfa", priors=Priors.paper()), can, "slabs are not one per factor, in units of the noise"),
-        (preset("nsfa"), can - {"small"}, "the table is too large, or has too many samples"),
+        (preset("nsfa"), can - {"small"}, "the table is too large, or has too many samples or too few"),
         (preset("nsfa"), SPARSE, "the table is sparse, or in blocks"),
     ):
         assert dict(schedule.build(spec, 20_000, given).unused)["module"] == why
     # rows with the scores integrated out leave it nothing to do
     short = schedule.build(preset("nsfa"), 2_000, can)
     assert not short.unused and "module" not in names(short.moves)
-    X = np.random.default_rng(0).normal(size=(2, 20))
-    assert "many features" in Samples(observe(X), get_kernels()).can
+    for n_samples, many in ((29, False), (30, True), (31, False)):
+        X = np.random.default_rng(0).normal(size=(n_samples, 300))
+        assert ("many features" in Samples(observe(X), get_kernels()).can) == many
 
 
 def close(a, b):

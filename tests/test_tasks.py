@@ -2,12 +2,15 @@
 
 import os
 import signal
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
 from nsfa.experiments import run
 from nsfa.experiments.experiment import read_numbers
-from nsfa.tasks import COLUMNS, LAST, Ledger, Task, run_tasks
+from nsfa.tasks import COLUMNS, LAST, Ledger, Task, _do_there, run_tasks
 
 
 def numbers(a, b):
@@ -82,6 +85,28 @@ def test_a_task_that_swallows_ctrl_c_is_not_done(tmp_path, error):
     finally:
         signal.signal(signal.SIGINT, before)
     assert set(ledger.rows) == {"m #0"} == set(Ledger(tmp_path / "a.csv").rows)
+
+
+def warns(began, goes_on):
+    began.set()
+    assert goes_on.wait(60)
+    warnings.warn("not converged", UserWarning, stacklevel=2)
+    yield "sum", 0, 1
+
+
+def test_tasks_of_one_process_that_overlap_leave_its_warnings_as_they_were():
+    """The one that began first ends first: the other is still without warnings, and does not keep them off."""
+    before, events = list(warnings.filters), [Event() for _ in range(4)]
+    tasks = [Task("m", i, warns, {"began": events[i], "goes_on": events[2 + i]}) for i in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        running = []
+        for i, task in enumerate(tasks):
+            running.append(pool.submit(_do_there, {}, task))
+            assert events[i].wait(60)
+        for i, one in enumerate(running):
+            events[2 + i].set()
+            assert one.result(60)[0] == f"m #{i}"
+    assert list(warnings.filters) == before
 
 
 def test_a_file_of_somebody_else_s_is_left_alone(tmp_path):

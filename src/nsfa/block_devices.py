@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from functools import cache
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from nsfa.passing import Passed
 
 # A device's work space is one for all threads of its worker.
 _lock = threading.Lock()
+# What this worker has made: devices, by whether they round, and units that may be there.
+_devices: dict[bool, Any] = {}
+_units: WeakSet[UnitOnDevice] = WeakSet()
 
 
 def missing() -> str | None:
@@ -31,6 +36,15 @@ def kernels_here(tf32: bool) -> GpuKernels:
     return GpuKernels(device.CupyDevice(tf32))
 
 
+def give_back() -> None:
+    """Give back what this worker has of its devices' memory; a unit that is still asked for is sent again."""
+    with _lock:
+        for unit in _units:
+            unit.leave()
+        for there in _devices.values():
+            there.trim()
+
+
 class UnitOnDevice:
     """The verbs of a ``Table`` for a unit, which begins at sample ``start``; arrays come and go by this process.
 
@@ -40,6 +54,15 @@ class UnitOnDevice:
     def __init__(self, data: Observed, start: int, tf32: bool) -> None:
         self._data, self._start, self._kernels = data, start, kernels_here(tf32)
         self._sent: DeviceTable | None = None
+        with _lock:
+            _devices[tf32] = self._kernels.device
+            _units.add(self)
+
+    def leave(self) -> None:
+        """Leave the device, if it is there."""
+        if self._sent is not None:
+            self._sent.release()
+            self._sent = None
 
     def pass_scores(self, loadings: Floats, noise_precision: Floats, intercept: Floats | None, key: int) -> Passed:
         """Draw all scores: see ``Table``."""
@@ -53,13 +76,12 @@ class UnitOnDevice:
 
     def _asked(self, verb: str, *arguments: Any) -> Any:
         there = self._kernels.device
-        with _lock, device.enough_memory():
+        # what is left is looked at before a table that passes through is released
+        with _lock, ExitStack() as passing, device.enough_memory():
             table = self._sent or DeviceTable.of(self._data, self._kernels, self._start)
             # the device must keep room for what is not the table
             if there.free_bytes > SPARE * there.total_bytes:
                 self._sent = table
-            try:
-                return getattr(table, verb)(*(there.put(a) if np.ndim(a) else a for a in arguments))
-            finally:
-                if table is not self._sent:
-                    table.release()
+            if table is not self._sent:
+                passing.callback(table.release)
+            return getattr(table, verb)(*(there.put(a) if np.ndim(a) else a for a in arguments))

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from nsfa.arrays import Floats
-from nsfa.block_devices import UnitOnDevice, missing
+from nsfa.block_devices import UnitOnDevice, give_back, missing
 from nsfa.counts import core_count
 from nsfa.data import Observed, centring, check_settings, observe, observe_discrete
 from nsfa.elsewhere import Elsewhere
@@ -160,6 +160,7 @@ class BlockTable:
     def __init__(self, pieces: cluster.Kept, shape: tuple[int, int]) -> None:
         self.shape, self._pieces = shape, pieces
         self._tf32: bool | None = None
+        self._on_devices = False
         self.count = np.full(shape[0], float(shape[1]))
         self.total, self.power = self._summed("moments")
 
@@ -170,6 +171,7 @@ class BlockTable:
 
     def on_devices(self, tf32: bool) -> BlockTable:
         """The same table, its passes done by the workers' devices."""
+        self._on_devices = True
         out = copy(self)
         out._tf32 = tf32
         return out
@@ -184,8 +186,10 @@ class BlockTable:
         return Passed(*self._summed("pass_scores", np.ascontiguousarray(loadings), noise_precision, intercept, key))
 
     def close(self) -> None:
-        """Let the workers forget the table."""
+        """Let the workers forget the table, and give back what it took of their devices."""
         self._pieces.forget()
+        if self._on_devices:
+            cluster.told(self._pieces.client, give_back)
 
     def second(self, right: Floats) -> Floats:
         """Y (Yᵀ right); see ``Table``."""

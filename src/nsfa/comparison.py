@@ -93,13 +93,14 @@ def compare(
                 "holdout must leave entries to score when every sample and feature keeps two of its own. "
                 f"Got {holdout} of a table of shape {table.shape}; hide more, or use a larger table."
             )
-        tasks += _tasks(models, seed, split, table, hidden)
+        tasks += _tasks(models, seed, split, hidden)
     if store is not None:
-        tasks = _digested(tasks)
+        tasks = _digested(tasks, table)
     ledger = Ledger(None if store is None else _checked(store), DIGITS)
     try:
         with _bar(len(tasks), progress) as advance:
-            run_tasks(tasks, ledger, advance, None if on_cluster(n_jobs) else worker_count(n_jobs))
+            at_once = None if on_cluster(n_jobs) else worker_count(n_jobs)
+            run_tasks(tasks, ledger, advance, at_once, {"table": table})
     except KeyboardInterrupt:
         _tell_interrupted(sum(task.key in ledger.rows for task in tasks), len(tasks), store is not None)
     return _frame(tasks, ledger, list(models))
@@ -133,18 +134,18 @@ def _checked(store: str | PathLike[str]) -> Path:
     return path
 
 
-def _tasks(models: Mapping[str, Any], seed: int, split: int, table: Floats, hidden: Bools) -> Iterator[Task]:
-    """The fits of one split."""
+def _tasks(models: Mapping[str, Any], seed: int, split: int, hidden: Bools) -> Iterator[Task]:
+    """The fits of one split; the table is theirs together."""
     for name, model in models.items():
-        arguments = {"name": name, "model": _seeded(model, seed, split), "table": table, "hidden": hidden}
+        arguments = {"name": name, "model": _seeded(model, seed, split), "hidden": hidden}
         yield Task(name, split, _fit_and_score, arguments)
 
 
-def _digested(tasks: list[Task]) -> list[Task]:
+def _digested(tasks: list[Task], table: Floats) -> list[Task]:
     """Each with a digest of all that decides its scores."""
     import joblib
 
-    data = {task.replicate: joblib.hash((task.arguments["table"], task.arguments["hidden"])) for task in tasks}
+    data = {task.replicate: joblib.hash((table, task.arguments["hidden"])) for task in tasks}
     out = []
     for task in tasks:
         model = task.arguments["model"]

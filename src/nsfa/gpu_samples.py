@@ -12,7 +12,7 @@ from scipy.linalg.lapack import dtrtri
 from nsfa.arrays import Bools, Floats, Ints, beside, contiguous, to_host
 from nsfa.data import Observed
 from nsfa.gpu_blocks import SPARE, DenseBlocks, SparseBlock, StreamedBlocks
-from nsfa.kernels.device import CupyDevice
+from nsfa.kernels.device import CupyDevice, enough_memory
 from nsfa.kernels.gpu import GpuKernels
 from nsfa.kernels.streams import fresh_key
 from nsfa.passing import Passed, PassingSamples
@@ -150,7 +150,14 @@ class DeviceTable:
         elif data.values.nbytes > (1 - SPARE) * device.free_bytes:
             kind = StreamedBlocks
         moments = np.stack([data.count, data.total, data.power])
-        return cls(kind(data.values, device), moments, kernels, data.offset, start)
+        blocks = kind(data.values, device)
+        try:
+            # what is left is looked at before they are released
+            with enough_memory():
+                return cls(blocks, moments, kernels, data.offset, start)
+        except BaseException:
+            blocks.release()
+            raise
 
     def pass_scores(self, loadings: Any, noise_precision: Any, intercept: Any, key: int) -> Passed:
         """Draw all scores, block by block: see ``Table``."""

@@ -224,6 +224,11 @@ class CountSamples(LatentSamples):
         if self.data.exposure_spread:
             self._draw_exposure(state, rng)
 
+    def expose(self, exposure: Floats) -> None:
+        """Take these exposures (N,); log rates stay as they are."""
+        self.data.replace_values(self.data.values + (self.exposure - exposure))
+        self.exposure = exposure
+
     def _draw_exposure(self, state: State, rng: Generator) -> None:
         """e_n ~ N(e₀, s²) given the log rates, of which it is a part that all features share."""
         tau, values = state.noise_precision, self.data.values
@@ -239,11 +244,7 @@ class CountSamples(LatentSamples):
         mean = (error + weight * self.exposure + prior * before) / precision
         own = self._own
         error = rng.standard_normal(self.n_samples) if own is None else normals_at(fresh_key(rng), own, 0)
-        new = mean + error / np.sqrt(precision)
-        values += self.exposure - new
-        if self.data.missing is not None:
-            values[self.data.missing] = 0.0
-        self.exposure = new
+        self.expose(mean + error / np.sqrt(precision))
 
     def log_seen(self) -> float:
         """Log probability of the counts given their log rates, and log density of the exposures."""

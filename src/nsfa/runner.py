@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +27,7 @@ from nsfa.draws.store import Store
 from nsfa.kernels.dask_blocks import connected, done
 from nsfa.kernels.device import enough_memory
 from nsfa.length import Length
+from nsfa.matching import warn_caller
 from nsfa.model.spec import ModelSpec
 from nsfa.model.start import starting_factors
 from nsfa.monitor import Monitor, Progress
@@ -97,6 +98,8 @@ def sample(
     length = length or Length()
     cluster, jobs = on_cluster(n_jobs), None if on_cluster(n_jobs) else n_jobs
     at_once, backend = min(worker_count(jobs), chains), resolve_backend(backend, data, spec)
+    if backend == "gpu" and not data.elsewhere:
+        _warn_of_turns(cluster, workers)
     if backend == "gpu" or data.elsewhere:
         # of a table on other workers as many at once as wanted: here they only wait
         workers, at_once = "threads", at_once if data.elsewhere and jobs is not None else 1
@@ -112,6 +115,15 @@ def sample(
     job = _Job(data, spec, length, seed, backend, tf32, threads, monitor is not None, store)
     run = _run_in_threads if workers == "threads" else _run_in_processes
     return run(job, chains, at_once, monitor or (lambda progress: None))
+
+
+def _warn_of_turns(cluster: bool, workers: str) -> None:
+    """Say what is ignored where chains are on this machine's GPU."""
+    wish = ("n_jobs='dask'", "tasks") if cluster else ("workers='processes'", "processes")
+    if cluster or workers == "processes":
+        warn_caller(
+            f"{wish[0]} has no effect: these chains take turns on this machine's GPU; use backend='cpu' for {wish[1]}."
+        )
 
 
 def _guess_seconds(data: Observed) -> float:
@@ -154,11 +166,10 @@ def _run_kept(
 ) -> ChainResult:
     if keeper.complete:
         return ChainResult(chain, keeper.draws, finished=True)
-    with (
-        threadpool_limits(1),
-        enough_memory(),
-        closing(open_samples(job.data, job.spec, job.backend, job.tf32, job.threads)) as samples,
-    ):
+    # what is left is looked at before the samples are closed
+    with threadpool_limits(1), ExitStack() as opened, enough_memory():
+        samples = open_samples(job.data, job.spec, job.backend, job.tf32, job.threads)
+        opened.callback(samples.close)
         start = starting_factors(job.spec, job.data.shape, chain)
         engine = Chain(samples, job.spec, chain_generator(job.seed, chain), start, job.length.tune)
         keeper.restore(engine)

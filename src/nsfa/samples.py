@@ -25,8 +25,9 @@ Generator = np.random.Generator
 
 # Tables of so many entries are small: making their residuals costs little beside a sweep, in time and in memory.
 SMALL = 5_000_000
-# So many times as many features as samples are many: products of all samples with each other cost little, then.
-MANY = 10
+# So many times as many features as samples are many: products of all samples with each other cost little, then. With
+# fewer samples than this hardly any factor would rest on as many of them as factors must that come and go at once.
+MANY, LEAST_SAMPLES = 10, 30
 
 
 class Samples:
@@ -69,7 +70,7 @@ class Samples:
 
         "whole": all samples are at hand. "complete": ``complete_cross`` gives T with nothing missing. "dense": values
         can be completed and gone through feature by feature; "small": so can their residuals, however many features.
-        "many features": there are ``MANY`` times as many as samples.
+        "many features": there are ``MANY`` times as many as samples, and ``LEAST_SAMPLES`` of these.
         "at once": features are not gone through one after another. "latent": ``draw_latent`` draws the values
         themselves, at the end of every sweep.
         """
@@ -433,7 +434,7 @@ def abilities(data: Observed) -> frozenset[str]:
     if data.offset is not None or data.elsewhere:
         return frozenset({"whole", "complete"})
     small = data.shape[0] * data.shape[1] <= SMALL
-    many = data.shape[0] >= MANY * data.shape[1]
+    many = data.shape[0] >= MANY * data.shape[1] and data.shape[1] >= LEAST_SAMPLES
     found = {"whole", "complete", "dense"} | ({"small"} if small else set())
     return frozenset(found | ({"many features"} if many else set()))
 

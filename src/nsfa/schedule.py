@@ -201,7 +201,7 @@ def _module(spec: ModelSpec, can: frozenset[str]) -> Move | Unused:
     """Births and deaths of factors of many features, or why there are none."""
     why = _module_refusal(spec)
     if why is None and not {"small", "many features"} <= can:
-        why = "the table is too large, or has too many samples"
+        why = "the table is too large, or has too many samples or too few"
     if why is not None:
         return Unused("module", why)
     return Move("module", module.update_module, (SCORES, STATISTICS), (RESIDUAL,), when=LATE, reports=True)

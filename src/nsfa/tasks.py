@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from nsfa.atomic import replacing
 from nsfa.counts import core_count
 from nsfa.kernels.dask_blocks import connected, done
-from nsfa.threads import one_thread
+from nsfa.threads import no_warnings, one_thread
 
 COLUMNS = ("task", "model", "replicate", "quantity", "at", "value")
 # the last row of a task: without it the task was cut short and is done again
@@ -106,14 +106,21 @@ class Ledger:
 
 
 def run_tasks(
-    tasks: list[Task], ledger: Ledger, progress: Callable[[Step], Any] | None = None, n_jobs: int | None = 1
+    tasks: list[Task],
+    ledger: Ledger,
+    progress: Callable[[Step], Any] | None = None,
+    n_jobs: int | None = 1,
+    shared: Mapping[str, Any] | None = None,
 ) -> None:
-    """Run the tasks that the ledger lacks, the longest first, ``n_jobs`` at once in processes; None: on a cluster."""
+    """Run the tasks that the ledger lacks, the longest first, ``n_jobs`` at once in processes; None: on a cluster.
+
+    ``shared`` are arguments of all functions beside each task's own: a cluster gets them once.
+    """
     waiting = sorted((task for task in tasks if task.key not in ledger.rows), key=lambda task: -task.seconds)
     total = sum(task.seconds for task in waiting)
     done, started = 0.0, time.monotonic()
     # closed at once, also by an interrupt: it may have workers
-    with closing(_results(waiting, n_jobs)) as results:
+    with closing(_results(waiting, n_jobs, dict(shared or {}))) as results:
         for task, numbers in results:
             ledger.add(task, numbers)
             done += task.seconds
@@ -122,13 +129,13 @@ def run_tasks(
                 progress(Step(sum(t.key in ledger.rows for t in tasks), len(tasks), task.key, left))
 
 
-def _results(tasks: list[Task], n_jobs: int | None) -> Generator[tuple[Task, list[Number]]]:
+def _results(tasks: list[Task], n_jobs: int | None, shared: dict[str, Any]) -> Generator[tuple[Task, list[Number]]]:
     if n_jobs is None:
         with connected(cores=core_count()) as client:
-            yield from ((tasks[i], numbers) for i, (_, numbers) in done(client, _do_there, None, tasks))
+            yield from ((tasks[i], numbers) for i, (_, numbers) in done(client, _do_there, shared, tasks))
         return
     if n_jobs == 1 or len(tasks) < 2:
-        yield from ((task, _do(task)[1]) for task in tasks)
+        yield from ((task, _do(shared, task)[1]) for task in tasks)
         return
     from joblib import Parallel, delayed
 
@@ -136,28 +143,25 @@ def _results(tasks: list[Task], n_jobs: int | None) -> Generator[tuple[Task, lis
 
     by_key = {task.key: task for task in tasks}
     for key, numbers in Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")(
-        delayed(followed)(os.getpid(), _do, task) for task in tasks
+        delayed(followed)(os.getpid(), _do, shared, task) for task in tasks
     ):
         yield by_key[key], numbers
 
 
-def _do_there(_: None, task: Task) -> tuple[str, list[Number]]:
+def _do_there(shared: dict[str, Any], task: Task) -> tuple[str, list[Number]]:
     # beside others of this worker, which end at other times
     with one_thread():
-        return _do(task)
+        return _do(shared, task)
 
 
-def _do(task: Task) -> tuple[str, list[Number]]:
+def _do(shared: dict[str, Any], task: Task) -> tuple[str, list[Number]]:
     """One task, on one core; whether chains converged is among the numbers, not a warning."""
-    import warnings
-
     import scipy.linalg  # noqa: F401  (its own BLAS must be there to be limited)
     from threadpoolctl import threadpool_limits
 
     started = time.perf_counter()
-    with threadpool_limits(1), warnings.catch_warnings(), _whole_or_interrupted():
-        warnings.simplefilter("ignore")
-        numbers = [(name, float(at), float(value)) for name, at, value in task.function(**task.arguments)]
+    with threadpool_limits(1), no_warnings(), _whole_or_interrupted():
+        numbers = [(name, float(at), float(value)) for name, at, value in task.function(**shared, **task.arguments)]
     return task.key, [*numbers, (LAST, 0.0, time.perf_counter() - started)]
 
 

@@ -1,5 +1,6 @@
 """``nsfa fit --dask``: tables that workers read, and scores that they write."""
 
+import shutil
 import tomllib
 import warnings
 
@@ -65,6 +66,19 @@ def test_workers_write_the_scores_and_nothing_names_the_samples(fitted, files):
     assert "--dask" in tomllib.loads((fitted / "config.toml").read_text())["command"]
     run("report", fitted, "--quiet", "--title", "again")
     np.testing.assert_array_equal(zarr.open(fitted / "scores.zarr", mode="r")[:], scores[:])
+
+
+@pytest.mark.parametrize("config", [True, False])
+@pytest.mark.parametrize("option", ["--impute", "--annotations"])
+def test_a_report_leaves_alone_what_needs_the_samples(option, config, fitted, tmp_path):
+    out, labels = shutil.copytree(fitted, tmp_path / "out"), tmp_path / "labels.csv"
+    labels.write_text("sample,stage\n" + "".join(f"sample {n},early\n" for n in range(6000)))
+    if not config:
+        (out / "config.toml").unlink()
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    said = run("report", out, option, *([labels] if option == "--annotations" else []), code=1)
+    assert f"With --dask a table is fitted as it is. Got {option}; leave it out" in " ".join(said.stderr.split())
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
@@ -193,3 +207,30 @@ def test_comparisons_are_tasks_of_workers(tmp_path):
     )
     pd.testing.assert_frame_equal(here, there)
     assert "--dask" in tomllib.loads((tmp_path / "there" / "config.toml").read_text())["command"]
+
+
+def test_an_interrupted_comparison_is_where_it_was_last(client, tmp_path, monkeypatch):
+    out, table = tmp_path / "out", write_table(tmp_path / "table.csv")
+    how = ["--models", "spca:2", "--splits", "2", "--chains", "1", "--tune", "5", "--draws", "5", "--quiet"]
+    there = ["--dask", "--scheduler", client.scheduler.address]
+
+    def interrupted(*_, store, **__):
+        store.touch()
+        return pd.DataFrame({"model": ["spca:2"], "converged": [None]})
+
+    monkeypatch.setattr(nsfa, "compare", interrupted)
+    kept = []
+    for where in (there, ["--dask"], [], there, []):
+        run("compare", table, "-o", out, *how, *where, code=130)
+        config = tomllib.loads((out / "config.toml").read_text())
+        kept.append(config["cluster"])
+        assert [word for word in there if word in config["command"].split()] == where
+    address = {"scheduler": client.scheduler.address}
+    assert kept == [
+        {"dask": True} | address,
+        {"dask": True},
+        {"dask": False},
+        {"dask": True} | address,
+        {"dask": False},
+    ]
+    assert "begun with --dask" in run("resume", out, "--scheduler", "tcp://x:1", code=1).stderr

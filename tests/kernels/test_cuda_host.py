@@ -1,7 +1,10 @@
 """The stand-in for a GPU does what one does, and says so where kernels are wrong."""
 
+import ctypes
 import re
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -178,3 +181,80 @@ def test_what_the_device_defines_the_host_does():
         assert f"#define {name}" in header
     for name in functions:
         assert re.search(rf"^static inline \w+ {name}\(", header, re.MULTILINE)
+
+
+# CUDA's numbers for the types of A, B and C, and cuBLAS's for how sums are made
+PRECISIONS = {"float32": (0, 0, 0, 68), "tf32": (0, 0, 0, 77), "float64": (1, 1, 1, 70)}
+
+
+class Array(np.ndarray):
+    """An array whose memory is found as that of CuPy's is."""
+
+    @property
+    def data(self):
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+class Cublas:
+    """CuPy's products and its memory: C = A B with columns first, as far apart as the leading dimensions say."""
+
+    def __init__(self, precision):
+        self.precision, self.number = precision, ctypes.c_double if precision == "float64" else ctypes.c_float
+        self.memory = []
+
+    def empty(self, shape, dtype):
+        self.memory.append(np.full(shape, np.nan, dtype).view(Array))
+        return self.memory[-1]
+
+    def there(self, address, rows, columns, apart):
+        size = apart * (columns - 1) + rows
+        assert min(rows, columns) > 0 and apart >= rows
+        ends = [(one.ctypes.data, one.ctypes.data + one.nbytes) for one in self.memory]
+        assert any(first <= address <= last - size * ctypes.sizeof(self.number) for first, last in ends)
+        flat = np.ctypeslib.as_array((self.number * size).from_address(address))
+        return np.lib.stride_tricks.as_strided(flat, (rows, columns), (flat.itemsize, apart * flat.itemsize))
+
+    def gemmEx(
+        self, handle, turn_a, turn_b, m, n, k, one, a, type_a, ld_a, b, type_b, ld_b, zero, c, type_c, ld_c, sums, how
+    ):  # fmt: skip
+        assert (type_a, type_b, type_c, sums) == PRECISIONS[self.precision] and handle == "handle" and how == -1
+        assert self.number.from_address(one).value == 1 and self.number.from_address(zero).value == 0
+        left = self.there(a, *((k, m) if turn_a else (m, k)), ld_a)
+        right = self.there(b, *((n, k) if turn_b else (k, n)), ld_b)
+        self.there(c, m, n, ld_c)[:] = (left.T if turn_a else left) @ (right.T if turn_b else right)
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (5, 3, 2), (4, 8, 7), (2, 3, 4), (2, 9, 1), (1, 4, 6), (7, 1, 3)])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_products_are_asked_of_cublas_as_it_takes_them(precision, turned, transposed, size, rng):
+    """Operands padded and not, and parts of wider ones, into new arrays and into parts of old ones."""
+    device, dtype = object.__new__(cuda.CupyDevice), "float64" if precision == "float64" else "float32"
+    cublas, handle = Cublas(precision), SimpleNamespace(get_cublas_handle=lambda: "handle")
+    device.tf32, empty = precision == "tf32", cublas.empty
+    device._cupy = SimpleNamespace(empty=empty, cuda=SimpleNamespace(cublas=cublas, device=handle))
+    m, n, inner = size
+
+    def stored(rows, columns, kind):
+        if kind == "padded":
+            out = device.padded(rows, columns, dtype)
+        else:
+            out = empty((rows + 1, columns + 5), dtype)[:-1, 3:-2] if kind == "part" else empty((rows, columns), dtype)
+        out[:] = rng.standard_normal(out.shape)
+        return out
+
+    for kinds in product(["tight", "padded", "part"], repeat=2):
+        left = stored(*((inner, m) if transposed else (m, inner)), kinds[0])
+        right = stored(*((n, inner) if turned else (inner, n)), kinds[1])
+        expected = np.array((left.T if transposed else left) @ (right.T if turned else right))
+        wide = empty((m + 2, n + 3), dtype)
+        wide[:] = 7
+        part = wide[1:-1, 2:-1]
+        for found in (
+            device.multiply(left, right, transposed, turned),
+            device.multiply(left, right, transposed, turned, out=part),
+        ):
+            np.testing.assert_allclose(np.array(found), expected, rtol=1e-5, atol=1e-5)
+        part[:] = 7
+        assert (wide == 7).all(), "what is beside it stays"

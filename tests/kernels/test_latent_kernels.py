@@ -57,9 +57,9 @@ def extreme(kind, rng):
     return rng.standard_cauchy(size) * 10.0 ** rng.integers(-3, 6, size=size), mean, precision
 
 
-def draw(backend, kind, given, times=1, threads=1):
+def draw(backend, kind, given, times=1):
     kernels, level, exposure = (
-        get_kernels(backend, threads),
+        get_kernels(backend),
         np.zeros(len(given.seen)),
         0.3 * np.ones(given.seen.shape[1]),
     )

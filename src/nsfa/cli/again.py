@@ -110,9 +110,11 @@ def report(
     import nsfa
 
     store, before = draws_of(out), report_options(read_config(out))
-    new = absolute_paths(ReportOptions(annotations, gene_sets, gene_names), *COMPANIONS)
+    new = absolute_paths(ReportOptions(annotations, gene_sets, gene_names, impute=impute), *COMPANIONS)
     with quiet_library(talk.quiet):
         posterior = nsfa.load(store)
+    if posterior.data.elsewhere:
+        cluster.check_results(new)
     keep_companions(out, new, posterior.data, talk.quiet)
     wanted = replace(before, title=title or before.title, impute=impute or before.impute, report=True)
     change = {

@@ -22,15 +22,22 @@ _READ = ("samples_in_rows", "log2", "layer")
 def check(where: ClusterOptions, reading: TableOptions, wanted: ReportOptions) -> None:
     """Raise ValueError about options that do not go together."""
     _check_scheduler(where)
-    if not where.dask:
-        return
-    given = {name: getattr(reading, name) for name in ("min_variance", "top_genes", "genes")}
-    given |= {"annotations": wanted.annotations, "impute": wanted.impute or None}
+    if where.dask:
+        _refuse({name: getattr(reading, name) for name in ("min_variance", "top_genes", "genes")})
+        check_results(wanted)
+
+
+def check_results(wanted: ReportOptions) -> None:
+    """Raise ValueError about results that need a table whose samples are at hand, of one that was in blocks."""
+    _refuse({"annotations": wanted.annotations, "impute": wanted.impute or None})
+
+
+def _refuse(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if value is not None:
             flag = "--" + name.replace("_", "-")
             raise ValueError(
-                f"With --dask a table is fitted as it is. Got {flag}; leave it out, or make a smaller file."
+                f"With --dask a table is fitted as it is. Got {flag}; leave it out, or fit a smaller file in memory."
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import warnings
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -106,8 +106,8 @@ def run_comparison(
             options = [word for key, value in how.items() for word in (f"--{key}", str(value))]
             write_config(out, f"{command} {shlex.join(options)}", {**sections, "cluster": section(where)})
         with cluster.connection(where):
-            if goes_on and where.dask:
-                change_config(out, {"cluster": section(where)})
+            if goes_on:
+                change_config(out, {"cluster": asdict(where)})
             frame = fit_all(out, read, estimators, how, sampling, run.quiet, cluster.jobs_of(where, run.jobs))
     total = len(estimators) * how["splits"]
     if len(frame) == total:

@@ -79,18 +79,20 @@ def read_config(out: Path) -> dict[str, Any]:
 
 
 def change_config(out: Path, sections: Mapping[str, Mapping[str, Any]], also: Sequence[str] = ()) -> None:
-    """Update some values of ``config.toml`` where there is one, in its command, and where ``also`` repeats them."""
+    """Update some values of ``config.toml`` where there is one, in its command, and where ``also`` repeats them.
+
+    None takes a value away.
+    """
     config = read_config(out)
     if not config:
         return
     command = shlex.split(config.pop("command", "nsfa fit"))
     for name, values in sections.items():
-        values = _scalars(values)
         for part in (name, *also):
-            config.setdefault(part, {}).update(values)
+            config[part] = _scalars({**config.get(part, {}), **values})
         # the demo's results are its own: it has no options for them
         for key, value in values.items() if name != "results" or command[1] == "fit" else ():
-            _set_flag(command, "--" + key.replace("_", "-"), value)
+            _set_flag(command, "--" + key.replace("_", "-"), None if value is None else _scalar(value))
     _write(out, command[1], {"command": shlex.join(command), "created": config.pop("created", "")}, config)
 
 
@@ -102,9 +104,12 @@ def _set_flag(command: list[str], flag: str, value: Any) -> None:
             command.append(flag)
         elif not value and flag in command:
             command.remove(flag)
+    elif value is None and flag in command:
+        place = command.index(flag)
+        del command[place : place + 2]
     elif flag in command:
         command[command.index(flag) + 1] = str(value)
-    else:
+    elif value is not None:
         command += [flag, str(value)]
 
 

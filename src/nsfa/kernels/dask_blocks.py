@@ -104,6 +104,13 @@ def asked(client: Any, question: Callable[[], Any]) -> dict[str, Any]:
     return dict(client.run(question))
 
 
+def told(client: Any, what: Callable[[], None]) -> None:
+    """Have each worker do something, of those that are still there."""
+    if client.status == "running":
+        with suppress(OSError):
+            client.run(what, on_error="ignore")
+
+
 def memory(client: Any) -> float:
     """Bytes that the workers may use together; infinite where one has no limit."""
     limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
@@ -149,6 +156,8 @@ class Kept:
 
     def groups(self) -> list[tuple[str, list[Any]]]:
         """For each thread of each worker its address and what it goes through; waits until everything is there."""
+        if not self._futures:
+            raise ValueError("The table must be with its workers. Got one that they were let forget; pass it again.")
         distributed: Any = import_module("distributed")
         while not (found := self._groups):
             distributed.wait(self._futures)

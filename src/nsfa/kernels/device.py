@@ -182,7 +182,14 @@ class CupyDevice:
 
     def pinned(self, array: Any) -> Any:
         """Make an array's memory one that the device can copy from beside other work."""
-        self._cupy.cuda.runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
+        runtime = self._cupy.cuda.runtime
+        try:
+            runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
+        except runtime.CUDARuntimeError as error:
+            raise GpuError(
+                f"The system must pin {array.nbytes / 1e9:.2f} GB of memory for a table larger than the GPU's. It does "
+                f"not ({error}); use dtype='float32', or backend='cpu'."
+            ) from None
         return array
 
     def unpinned(self, array: Any) -> None:

@@ -161,7 +161,7 @@ def _birth(kernels: Kernels, problem: Modules, residual: Floats, n_old: int, rng
     h = residual @ u * math.sqrt(n)
     users = np.flatnonzero(rng.random(len(h)) < expit(new[2] + log_bayes(h * h, kappa, n)))
     ratio = log_birth_ratio(problem, residual, aim, new, n_old)
-    if len(users) < LEAST_USERS or spread(u[:, None])[0] < LEAST_SPREAD or math.log(rng.random()) >= ratio:
+    if len(users) < LEAST_USERS or spread(u[:, None])[0] < LEAST_SPREAD or not math.log(rng.random()) < ratio:
         return None
     shape, rate = problem.slab
     length = math.sqrt(rng.gamma(0.5 * n + shape) / (0.5 + rate * kappa / n))

@@ -13,7 +13,7 @@ from nsfa.arrays import Floats, Ints
 from nsfa.data import Observed
 from nsfa.draw import Draw
 from nsfa.kernels import Kernels
-from nsfa.latent_samples import LatentSamples, samples_of
+from nsfa.latent_samples import CountSamples, LatentSamples, samples_of
 from nsfa.model.priors import normal_log_density, outlier_scales
 from nsfa.model.spec import ModelSpec
 from nsfa.samples import Samples
@@ -22,6 +22,8 @@ from nsfa.state import State
 # New samples: rounds of scores and values by turns, and of how many draws at most.
 ROUNDS = 15
 NEW_DRAWS = 60
+# Metropolis steps that bring log rates behind the fit's counts from what these show to what a draw has for them.
+STEPS = 2
 # Nodes of the integrals over a log rate.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 _LOG_WEIGHTS = np.log(_WEIGHTS) - 0.5 * np.log(2 * np.pi)
@@ -60,8 +62,11 @@ class Tables(NamedTuple):
             samples.hold()
         if self.fitted and draw.drawn_scores is not None:
             samples.set_scores(draw.drawn_scores.astype(np.float64))
-            if draw.exposure is not None:
-                samples.exposure = draw.exposure.astype(np.float64)
+            if isinstance(samples, CountSamples):
+                if draw.exposure is not None:
+                    samples.expose(draw.exposure.astype(np.float64))
+                for _ in range(STEPS - 1):
+                    samples.draw_latent(state, rng)
             if draw.outlier_share is not None:
                 samples.outlier_share = draw.outlier_share.astype(np.float64)
             return Seen(_drawn(samples, state, rng), draw.outlier_share)

@@ -41,8 +41,12 @@ def moments_on_device(tables: Tables) -> Iterator[Moments | None]:
 
 
 def _moments(table: DeviceTable, draw: Draw, rotation: Floats | None) -> SampleMoments:
+    n_samples = table.shape[1]
+    if draw.n_factors == 0:
+        # libraries of a device take no empty matrices
+        return SampleMoments(np.zeros((n_samples, 0)), np.zeros((n_samples, 0)), np.zeros(n_samples))
     loadings = draw.loadings()
     given = loadings if rotation is None else loadings @ rotation, draw.noise_precision, draw.intercept
     mean, variance = table.score_moments(*(None if a is None else table.device.put(a) for a in given))
     # the densities are for who asks for them
-    return SampleMoments(mean, np.broadcast_to(variance, mean.shape), np.zeros(len(mean)))
+    return SampleMoments(mean, np.broadcast_to(variance, mean.shape), np.zeros(n_samples))
