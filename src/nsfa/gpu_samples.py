@@ -20,8 +20,8 @@ from nsfa.state import State
 
 Generator = np.random.Generator
 
-# Columns of room for more factors.
-_SPARE = 8
+# Columns of ones that scores lie behind, two so that these are aligned; and of room for more factors.
+_ONES, _SPARE = 2, 8
 
 
 @dataclass
@@ -168,26 +168,26 @@ class DeviceTable:
         cross = device.empty((n_features, n_factors))
         parts: list[Any] = []
         for first, block in self._blocks:
-            half, sums = self._half(block, right, away, back), device.empty((2 * n_factors + 1, n_factors + 1))
-            device.multiply(half, half, transposed=True, out=sums[n_factors + 1 :, 1:])
+            half, sums = self._half(block, right, away, back), device.empty((2 * n_factors + _ONES, n_factors + _ONES))
+            device.multiply(half, half, transposed=True, out=sums[n_factors + _ONES :, _ONES:])
             scores = self._drawn(half, away, key, first)
-            self._add(block.multiply(self._in_table_precision(scores[:, 1:])), cross, not parts)
-            device.multiply(scores, scores, transposed=True, out=sums[: n_factors + 1])
+            self._add(block.multiply(self._in_table_precision(scores[:, _ONES:])), cross, not parts)
+            device.multiply(scores, scores, transposed=True, out=sums[: n_factors + _ONES])
             parts.append(sums)
         summed: Floats = sum(map(device.get, parts))
-        gram, total = np.ascontiguousarray(summed[1 : n_factors + 1, 1:]), summed[0, 1:].copy()
-        square = summed[n_factors + 1 :, 1:].trace()
+        total, gram, square = np.split(summed[:, _ONES:], [_ONES, n_factors + _ONES])
+        gram, total, square = np.ascontiguousarray(gram), total[0].copy(), square.trace()
         if self.offset is not None:
             cross -= self.offset[:, None] * device.put(total)
         gained = 0.5 * float(square) + self.shape[1] * float(np.log(inverse.diagonal()).sum())
         return Passed(gram, cross, total, gained)
 
     def _beside_ones(self, n: int, width: int) -> Any:
-        """Room for (n, width) behind a column of ones."""
-        if self._ones.shape[0] < n or self._ones.shape[1] <= width:
-            self._ones = self.device.empty((n, width + 1 + _SPARE))
+        """Room for (n, width) behind columns of ones."""
+        if self._ones.shape[0] < n or self._ones.shape[1] < width + _ONES:
+            self._ones = self.device.empty((n, _ONES + _SPARE * (width // _SPARE + 1)))
             self._ones.fill(1.0)
-        return self._ones[:n, : width + 1]
+        return self._ones[:n, : width + _ONES]
 
     def score_moments(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Floats, Floats]:
         """Mean of every sample's scores given all else (N, K), here, and their variance (K,). Cost O(D N K)."""
@@ -207,12 +207,12 @@ class DeviceTable:
         return right, dtrtri(root, lower=1)[0], small[:, -1]
 
     def _drawn(self, half: Any, away: Any, key: int, first: int) -> Any:
-        """The scores of a block's samples, (half + ε) L⁻¹, behind a column of ones (n, 1 + K)."""
+        """The scores of a block's samples, (half + ε) L⁻¹, behind columns of ones."""
         n, n_factors = half.shape
         size = np.int64(n), np.int64(n_factors), np.uint64(key), np.int64(self.start + first)
         self.kernels.rows("add_normals", n * ((n_factors + 1) // 2), *size, half)
         out = self._beside_ones(n, n_factors)
-        self.device.multiply(half, away, out=out[:, 1:])
+        self.device.multiply(half, away, out=out[:, _ONES:])
         return out
 
     def _weighted(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Any, Floats]:
