@@ -17,7 +17,7 @@ from nsfa.chain import Chain, chain_generator
 from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.gpu_blocks import DenseBlocks, StreamedBlocks
-from nsfa.gpu_samples import DeviceTable, gpu_samples
+from nsfa.gpu_samples import DeviceState, DeviceTable, gpu_samples
 from nsfa.kernels import Rows, get_kernels
 from nsfa.kernels.device import GpuError
 from nsfa.kernels.gpu import GpuKernels
@@ -27,6 +27,7 @@ from nsfa.model import Priors, preset
 from nsfa.moves.info import Info
 from nsfa.passing import ObservedTable, PassingSamples
 from nsfa.runner import sample
+from nsfa.state import State
 
 
 def table(shape=(30, 40), components=3, dtype="float64", sparse=False):
@@ -325,3 +326,25 @@ def test_factors_come_and_go_where_there_are_none(host_device):
         numbers.append(gpu.state.n_factors)
         assert cpu.state.n_factors == numbers[-1]
     assert 0 in numbers and max(numbers) > 0
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_squares_turn_with_the_loadings(relative, host_device, rng):
+    """What products have shown is known until somebody gets hold of the loadings."""
+    G = np.where(rng.random((30, 4)) < 0.5, rng.standard_normal((30, 4)), 0.0)
+    ones, noise = np.ones(4), rng.gamma(2, 1, 30)
+    state = State.from_arrays(G, G != 0, noise_precision=noise, loading_precision=ones, relative=relative)
+    there, shear, scale = DeviceState.of(state, GpuKernels(host_device)), np.eye(4), rng.gamma(4, 1, 4)
+    shear[1, 2] = -0.7
+    launched, launch = [], host_device.launch
+    host_device.launch = lambda name, *given, **how: (launched.append(name), launch(name, *given, **how))[1]
+    np.testing.assert_allclose(there.products[0], state.products[0], rtol=1e-12)
+    for by in (shear, scale):
+        for one in (state, there):
+            one.turn_loadings(by)
+        np.testing.assert_allclose(there.loading_squares, state.loading_squares, rtol=1e-12)
+    assert "column_squares" not in launched
+    for one in (state, there):
+        one.loadings[:] *= 2.0
+    np.testing.assert_allclose(there.loading_squares, state.loading_squares, rtol=1e-12)
+    assert launched[-1] == "column_squares"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,9 @@ from nsfa.state import State
 
 Generator = np.random.Generator
 
+# Columns of ones that scores lie behind, two so that these are aligned; and of room for more factors.
+_ONES, _SPARE = 2, 8
+
 
 @dataclass
 class DeviceState(State):
@@ -27,6 +30,8 @@ class DeviceState(State):
 
     kernels: Any = None
     lists_users: ClassVar[bool] = True
+    # what ``products`` found, turned with the loadings until somebody else gets hold of these
+    _inner: Any = field(default=None, repr=False)
 
     @classmethod
     def of(cls, state: State, kernels: GpuKernels) -> DeviceState:
@@ -36,6 +41,12 @@ class DeviceState(State):
         for name in ("noise_precision", "intercept"):
             values[name] = None if values[name] is None else put(values[name])
         return cls(**{**values, "buffers": {"loadings": put(state.buffers["loadings"])}}, kernels=kernels)
+
+    @property
+    def loadings(self) -> Any:
+        """See ``State``; whoever gets them may change them."""
+        self._inner = None
+        return super().loadings
 
     @property
     def active(self) -> Bools:
@@ -50,8 +61,9 @@ class DeviceState(State):
     @property
     def loading_squares(self) -> Floats:
         """See ``State``."""
-        out: Floats = self.kernels.column_squares(self.loadings, self.noise_precision if self.relative else None)
-        return out
+        if self._inner is not None:
+            return np.maximum(self._inner.diagonal(), 0.0)  # type: ignore[no-any-return]
+        return self.kernels.column_squares(self.loadings, self.noise_precision if self.relative else None)  # type: ignore[no-any-return]
 
     @property
     def slab_weight(self) -> Any:
@@ -61,7 +73,13 @@ class DeviceState(State):
     @property
     def products(self) -> tuple[Floats, Floats]:
         """See ``State``."""
-        return self.kernels.products(self.loadings, self.noise_precision if self.relative else None)  # type: ignore[no-any-return]
+        inner, together = self.kernels.products(self.loadings, self.noise_precision if self.relative else None)
+        self._inner = inner.copy()
+        return inner, together
+
+    @property
+    def given_weight(self) -> None:
+        """See ``State``."""
 
     def noise_units(self, values: Any, power: int = 1) -> Any:
         """See ``State``."""
@@ -71,7 +89,10 @@ class DeviceState(State):
 
     def turn_loadings(self, by: Floats) -> None:
         """See ``State``."""
+        inner = self._inner
         self.kernels.turn_columns(self.loadings, by)
+        if inner is not None:
+            self._inner = inner * np.outer(by, by) if by.ndim == 1 else by.T @ inner @ by
 
     def nth_users(self, factors: Ints, ranks: Ints) -> Any:
         """See ``State``; on the device, where they are wanted."""
@@ -88,6 +109,7 @@ class DeviceState(State):
             self.loadings[features, factors] = beside(values, self.loadings)
 
     def _move(self, to: Ints, source: Ints) -> None:
+        self._inner = None
         self.kernels.move_columns(self.buffers["loadings"], to, source)
 
     def on_host(self) -> State:
@@ -116,7 +138,7 @@ class DeviceTable:
         self.count, self.total, self.power = self.device.put_all(*moments)
         self.offset = None if offset is None else self.device.put(offset)
         self._kind = "float" if blocks.dtype == np.float32 else "double"
-        self._one = self.device.empty((1, 0))
+        self._ones = self.device.empty((0, 0))
 
     @classmethod
     def of(cls, data: Observed, kernels: GpuKernels, start: int = 0) -> DeviceTable:
@@ -143,28 +165,29 @@ class DeviceTable:
         self.kernels.forget_owners()
         right, inverse, centre = self._problem(loadings, noise_precision, intercept)
         away, back = device.put_all(inverse, centre)
-        cross = device.zeros((n_features, n_factors))
-        parts = []
+        cross = device.empty((n_features, n_factors))
+        parts: list[Any] = []
         for first, block in self._blocks:
-            half, sums = self._half(block, right, away, back), device.empty((2 * n_factors + 1, n_factors))
-            device.multiply(half, half, transposed=True, out=sums[n_factors:-1])
+            half, sums = self._half(block, right, away, back), device.empty((2 * n_factors + _ONES, n_factors + _ONES))
+            device.multiply(half, half, transposed=True, out=sums[n_factors + _ONES :, _ONES:])
             scores = self._drawn(half, away, key, first)
-            self._add(block.multiply(self._in_table_precision(scores)), cross)
-            device.multiply(scores, scores, transposed=True, out=sums[:n_factors])
-            device.multiply(self._ones(len(scores)), scores, out=sums[-1:])
+            self._add(block.multiply(self._in_table_precision(scores[:, _ONES:])), cross, not parts)
+            device.multiply(scores, scores, transposed=True, out=sums[: n_factors + _ONES])
             parts.append(sums)
         summed: Floats = sum(map(device.get, parts))
-        gram, square, total = summed[:n_factors], summed[n_factors:-1].trace(), summed[-1]
+        total, gram, square = np.split(summed[:, _ONES:], [_ONES, n_factors + _ONES])
+        gram, total, square = np.ascontiguousarray(gram), total[0].copy(), square.trace()
         if self.offset is not None:
             cross -= self.offset[:, None] * device.put(total)
         gained = 0.5 * float(square) + self.shape[1] * float(np.log(inverse.diagonal()).sum())
         return Passed(gram, cross, total, gained)
 
-    def _ones(self, n: int) -> Any:
-        """(1, n)."""
-        if self._one.shape[1] < n:
-            self._one = self.device.put(np.ones((1, n)))
-        return self._one[:, :n]
+    def _beside_ones(self, n: int, width: int) -> Any:
+        """Room for (n, width) behind columns of ones."""
+        if self._ones.shape[0] < n or self._ones.shape[1] < width + _ONES:
+            self._ones = self.device.empty((n, _ONES + _SPARE * (width // _SPARE + 1)))
+            self._ones.fill(1.0)
+        return self._ones[:n, : width + _ONES]
 
     def score_moments(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Floats, Floats]:
         """Mean of every sample's scores given all else (N, K), here, and their variance (K,). Cost O(D N K)."""
@@ -184,11 +207,13 @@ class DeviceTable:
         return right, dtrtri(root, lower=1)[0], small[:, -1]
 
     def _drawn(self, half: Any, away: Any, key: int, first: int) -> Any:
-        """The scores (n, K) of a block's samples: (half + ε) L⁻¹."""
+        """The scores of a block's samples, (half + ε) L⁻¹, behind columns of ones."""
         n, n_factors = half.shape
         size = np.int64(n), np.int64(n_factors), np.uint64(key), np.int64(self.start + first)
         self.kernels.rows("add_normals", n * ((n_factors + 1) // 2), *size, half)
-        return self.device.multiply(half, away, out=self.device.room("scores", half.shape))
+        out = self._beside_ones(n, n_factors)
+        self.device.multiply(half, away, out=out[:, _ONES:])
+        return out
 
     def _weighted(self, loadings: Any, noise_precision: Any, intercept: Any) -> tuple[Any, Floats]:
         """diag(τ) G in the table's precision; Gᵀ diag(τ) G beside Gᵀ diag(τ) centre (K, K + 1)."""
@@ -217,23 +242,23 @@ class DeviceTable:
         self.kernels.rows(f"convert_{self._kind}", n * width, *size, array, out)
         return out
 
-    def _add(self, product: Any, out: Any) -> None:
+    def _add(self, product: Any, out: Any, first: bool) -> None:
         n, width = out.shape
         size = np.int64(n), np.int32(width), _width(product)
-        self.kernels.rows(f"accumulate_{self._kind}", n * width, *size, product, out)
+        self.kernels.rows(f"accumulate_{self._kind}", n * width, *size, product, np.int32(first), out)
 
     def second(self, right: Any) -> Any:
         """Y (Yᵀ right): see ``Table``."""
         width = right.shape[1]
         right = contiguous(right)
-        small, out, sums = self._in_table_precision(right), self.device.zeros(right.shape), self.device.zeros(width)
+        small, out, sums = self._in_table_precision(right), self.device.empty(right.shape), self.device.zeros(width)
         less = np.zeros_like(right[0]) if self.offset is None else self.offset @ right
-        for _, block in self._blocks:
+        for first, block in self._blocks:
             projected = block.multiply(small, transposed=True)
             centred = self.device.empty(projected.shape)
             size = np.int64(len(centred)), np.int32(width), _width(projected)
             self.kernels.rows(f"centre_{self._kind}", centred.size, *size, projected, less, centred)
-            self._add(block.multiply(self._in_table_precision(centred)), out)
+            self._add(block.multiply(self._in_table_precision(centred)), out, first == 0)
             sums += centred.sum(axis=0)
         return out if self.offset is None else out - self.offset[:, None] * sums
 
@@ -305,26 +330,32 @@ class DeviceSamples(PassingSamples):
     def refresh(self, state: State) -> None:
         """See ``Samples``."""
         self.kernels.forget_owners()
-        if state.intercept is None:
-            self.valid = True
-            return
-        shift, self._shift = np.zeros_like(self.sums) if self._shift is None else self._shift, None
-        moments, shifted = (self.total, self.count, self.table.power), (shift, self.sums)
-        self.power = self.kernels.centre_cross(self.cross, moments, shifted, self._reduced_by, state.intercept)
-        # drawn anew, not changed in place, until the next time
-        self._reduced_by = state.intercept
+        # new intercepts bring T and q along
+        done = self._shift is None and self._reduced_by is state.intercept
+        if state.intercept is not None and not done:
+            moments, shifted = self._moments()
+            self.power = self.kernels.centre_cross(self.cross, moments, shifted, self._reduced_by, state.intercept)
+            # drawn anew, not changed in place, until the next time
+            self._reduced_by = state.intercept
         self.valid = True
+
+    def _moments(self) -> tuple[tuple[Any, Any, Any], tuple[Floats, Floats]]:
+        """The features' sums, counts and sums of squares; what T is yet to be shifted by, and the scores' sums."""
+        shift, self._shift = np.zeros_like(self.sums) if self._shift is None else self._shift, None
+        return (self.total, self.count, self.table.power), (shift, self.sums)
 
     def draw_noise(self, state: State, shape: float, largest: float, key: int) -> Floats:
         """See ``Samples``."""
-        weight = state.slab_weight if state.relative else None
-        bounds = shape, state.noise_rate, largest
-        return self.kernels.draw_noise(self.count, self.residual, weight, bounds, key)  # type: ignore[no-any-return]
+        slab, bounds = state.precision_rows[0] if state.relative else None, (shape, state.noise_rate, largest)
+        return self.kernels.draw_noise(self.count, self.residual, state.loadings, slab, bounds, key)  # type: ignore[no-any-return]
 
     def draw_intercept(self, state: State, rng: Generator) -> Floats:
-        """See ``Samples``; random numbers are keyed by the feature."""
-        of = self.total, self.count, state.noise_precision
-        return self.kernels.draw_means(state.loadings, self.sums, *of, fresh_key(rng))  # type: ignore[no-any-return]
+        """See ``Samples``; random numbers are keyed by the feature. T and q follow at once, before ``refresh``."""
+        (moments, shifted), key = self._moments(), fresh_key(rng)
+        of = moments, state.noise_precision, shifted, self._reduced_by, key
+        drawn, self.power = self.kernels.draw_means(state.loadings, self.cross, *of)
+        self._reduced_by = drawn
+        return drawn  # type: ignore[no-any-return]
 
 
 def gpu_samples(data: Observed, tf32: bool = False, threads: int = 1, device: Any = None) -> DeviceSamples:

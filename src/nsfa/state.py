@@ -171,9 +171,14 @@ class State:
 
         How many numbers, and the sum of their squares in units of the noise variance.
         """
-        nothing: Floats = np.zeros_like(self.noise_precision, shape=(2, len(self.noise_precision)))
-        out = self.slab_weight if self.relative else nothing
+        shape = 2, len(self.noise_precision)
+        out = self.slab_weight if self.relative else np.zeros_like(self.noise_precision, shape=shape)
         return out if self.outlier_weight is None else out + self.outlier_weight
+
+    @property
+    def given_weight(self) -> Any:
+        """``noise_weight`` for kernels that are given it; None where they work it out."""
+        return self.noise_weight
 
     def noise_units(self, values: Floats, power: int = 1) -> Floats:
         """Values (D, ...) in units of the features' noise, to the ``power``; as they are if slabs are not relative."""

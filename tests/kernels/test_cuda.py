@@ -177,7 +177,7 @@ def test_splits(slab, relative, device, rng):
     weight = np.array([active.sum(axis=1), (precision * G**2).sum(axis=1)]) if relative else np.zeros((2, 120))
     noise = (1.2, 0.7), np.minimum(rng.gamma(2, 3, 120), 9.9)
     problem = Splits(G, active, active.sum(axis=0), *noise, weight, precision, slab, 0.8, 10.0, relative)
-    there = {name: device.put(getattr(problem, name)) for name in ("noise_precision", "weight")}
+    there = {"noise_precision": device.put(problem.noise_precision), "weight": None}
     listed = problem._replace(loadings=device.put(in_buffer(G)), active=None, **there)
     for key in range(3):
         expected, got = (
@@ -240,8 +240,11 @@ def test_precisions_of_tables(kind, tolerance, device, rng):
     back, total = device.empty((37, 6)), device.put(np.full((37, 6), 2.5))
     device.launch(f"centre_{kind}", 4, 64, N(37), K(6), K(8), out, device.put(less), back)
     np.testing.assert_allclose(device.get(back), device.get(out)[:, :6].astype(float) - less, rtol=1e-14)
-    device.launch(f"accumulate_{kind}", 4, 64, N(37), K(6), K(8), out, total)
+    device.launch(f"accumulate_{kind}", 4, 64, N(37), K(6), K(8), out, K(0), total)
     np.testing.assert_allclose(device.get(total), device.get(out)[:, :6].astype(float) + 2.5, rtol=1e-14)
+    total.fill(np.nan)
+    device.launch(f"accumulate_{kind}", 4, 64, N(37), K(6), K(8), out, K(1), total)
+    np.testing.assert_array_equal(device.get(total), device.get(out)[:, :6])
 
 
 @pytest.mark.parametrize("n_factors", [1, 33, 70])
@@ -255,6 +258,38 @@ def test_sums_of_squares(n_factors, device, rng):
         device.launch("column_squares", 5, 32, *shape, None if w is None else device.put(w), parts)
         expected = ((1.0 if w is None else w[:, None]) * G**2).sum(axis=0)
         np.testing.assert_allclose(device.get(parts).sum(axis=0), expected, **TOLERANCE)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_noise(relative, device, rng):
+    """Relative loadings count as observations of it."""
+    G, slab, (count, residual) = sparse_loadings(rng, 37, 40), rng.gamma(2, 1, 40), rng.gamma(9, 1, (2, 37))
+    there = *map(device.put, (count, residual)), device.put(in_buffer(G))[:, :40], slab if relative else None
+    drawn = GpuKernels(device).draw_noise(*there, (1.5, 0.3, 0.6), 78)
+    number, square = ((G != 0).sum(axis=1), (slab * G**2).sum(axis=1)) if relative else (0.0, 0.0)
+    shape, rate = 1.5 + 0.5 * (count + number), 0.3 + 0.5 * (residual + square)
+    expected = np.minimum([gamma_draw(a, 78, i, 0) / b for i, (a, b) in enumerate(zip(shape, rate, strict=True))], 0.6)
+    np.testing.assert_allclose(device.get(drawn), expected, rtol=1e-10)
+    assert (expected < 0.6).any() and (expected == 0.6).any()
+
+
+@pytest.mark.parametrize("n_factors", [0, 1, 40])
+@pytest.mark.parametrize("before", [False, True])
+def test_means_bring_products_along(n_factors, before, device, rng):
+    """As if they had been drawn alone and T been brought to them afterwards."""
+    G, cross = sparse_loadings(rng, 37, n_factors), rng.normal(size=(37, n_factors))
+    total, count, square, noise, old = rng.normal(size=37), rng.gamma(9, 1, 37), *rng.gamma(4, 20, (3, 37))
+    shift, sums = rng.normal(size=(2, n_factors))
+    there, kernels = device.put(cross).reshape(cross.shape), GpuKernels(device)
+    parts = tuple(map(device.put, (total, count, square)))
+    given = device.put(noise), (shift, sums), device.put(old) if before else None
+    drawn, power = map(device.get, kernels.draw_means(device.put(in_buffer(G))[:, :n_factors], there, parts, *given, 9))
+    mean = (total - G @ sums) / count + streams.normals_at(9, np.arange(37), 0) / np.sqrt(noise * count)
+    np.testing.assert_allclose(drawn, mean, **TOLERANCE)
+    np.testing.assert_allclose(power, np.maximum(square - mean * (2 * total - mean * count), 0.0), rtol=1e-9)
+    old = old if before else np.zeros(37)
+    expected = cross + np.outer(total - count * old, shift) - np.outer(mean - old, sums)
+    np.testing.assert_allclose(device.get(there), expected, **TOLERANCE)
 
 
 def test_means_lowered_by_a_fit(device, rng):
@@ -278,18 +313,19 @@ def pairs_problem(rng, n_features, slab_rows, n_known, anchored):
     return Pairs(*parts, *rest, rng.normal(size=(n_features, n_known))), X, Y
 
 
-def move_pairs(device, move, problem, pairs, key, blocks=2, threads=64):
-    """(turn, gram, excess, loadings, usage, accepted) after the pairs."""
+def move_pairs(device, move, problem, pairs, key, blocks=2, threads=64, shared=True):
+    """(turn, gram, excess, loadings, usage, accepted) after the pairs; features are listed in shared memory or not."""
     (n_features, n_factors), n_known = problem.loadings.shape, problem.known.shape[1]
     buffer, usage = device.put(in_buffer(problem.loadings)), device.zeros(n_factors, np.int32)
     turn, gram, excess = map(device.put, (problem.turn, problem.gram, problem.excess))
     accepted, known = device.zeros(1, np.int32), device.put(problem.known) if n_known else None
+    lists = 11 * blocks_for(n_features, blocks)
     device.launch(
         f"{move}_pairs", blocks, threads, N(n_features), K(n_factors), K(n_factors + MARGIN),
         K(len(problem.loading_precision) > 1), K(n_known), K(len(pairs)), buffer, excess, gram, turn, usage, device.put(problem.noise_precision),
         device.put(problem.loading_precision), device.put(problem.logit), known, device.put(problem.anchor),
-        device.put(pairs), device.empty((11, n_features)), device.empty((2, 24, blocks)), device.zeros(1, np.uint32),
-        accepted, np.uint64(key), shared=8 * (24 * (threads // 32 + 1) + 2 * n_factors),
+        device.put(pairs), None if shared else device.empty(blocks * lists), device.empty((2, 33, blocks)),
+        device.zeros(1, np.uint32), accepted, np.uint64(key), shared=8 * (256 + 4 * n_factors + shared * lists),
     )  # fmt: skip
     return [device.get(a) for a in (turn, gram, excess, buffer, usage + device.put(problem.usage), accepted)]
 
@@ -308,7 +344,7 @@ def test_pairs_of_factors(move, slab_rows, anchored, n_known, host_device, rng):
     first = None
     for seed in SEEDS:
         host_device.seed = seed
-        found = move_pairs(host_device, move, before, pairs, 7)
+        found = move_pairs(host_device, move, before, pairs, 7, shared=seed > 0)
         first = first or found
         for a, b in zip(found, first, strict=True):
             np.testing.assert_array_equal(a, b)
@@ -326,8 +362,24 @@ def test_pairs_of_factors(move, slab_rows, anchored, n_known, host_device, rng):
 def test_pairs_do_not_depend_on_the_number_of_blocks(move, host_device, rng):
     problem, *_ = pairs_problem(rng, 150, 1, 0, True)
     pairs = np.array([(0, 1), (1, 2), (3, 0)])
-    results = [
-        move_pairs(host_device, move, problem, pairs, 3, blocks, threads) for blocks, threads in ((1, 32), (3, 96))
-    ]
+    results = [move_pairs(host_device, move, problem, pairs, 3, *size) for size in ((1, 32), (3, 96), (3, 640))]
+    for first, *others in zip(*results, strict=True):
+        for one in others:
+            np.testing.assert_allclose(one, first, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("move", ["tilt", "rotate"])
+def test_lists_of_pairs_that_shared_memory_has_no_room_for(move, host_device, rng, monkeypatch):
+    problem, *_ = pairs_problem(rng, 300, 1, 0, True)
+    pairs, results = np.array([(0, 1), (1, 2), (3, 0), (0, 3)]), []
+    for most in (host_device.most_shared, 8 * (256 + 4 * 6)):
+        monkeypatch.setattr(host_device, "most_shared", most)
+        there = {name: host_device.put(getattr(problem, name)) for name in ("excess", "loadings", "noise_precision")}
+        here = {name: getattr(problem, name).copy() for name in ("turn", "gram", "usage")}
+        slab = host_device.put(problem.loading_precision)
+        one = problem._replace(**there, **here, loading_precision=slab)
+        accepted = getattr(GpuKernels(host_device), move)(one, pairs, 3)
+        results.append([accepted, *map(host_device.get, there.values()), *here.values()])
     for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(a, b)
+    assert (results[0][-1] != problem.usage).any() and (results[0][2] != problem.loadings).any()

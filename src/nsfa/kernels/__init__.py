@@ -123,16 +123,16 @@ class Pairs(NamedTuple):
     """What moves of pairs of factors need; the first six are changed in place.
 
     turn (K, K) becomes the map of the scores, X → X turn, from the identity; gram (K, K); excess (D, K) is (Y − G Xᵀ) X
-    with nothing missing; loadings and active (D, K); all in C order. usage (K,); noise_precision (D,);
-    loading_precision (1, K) or (D, K); logit (K,) are prior log odds, to which ``known`` (D, K₀) is added, and feature
-    anchor[k] keeps factor k.
+    with nothing missing; loadings and active (D, K; None on a device); all in C order, but on a device rows of loadings
+    may be apart. usage (K,); noise_precision (D,); loading_precision (1, K) or (D, K); logit (K,) are prior log odds,
+    to which ``known`` (D, K₀) is added, and feature anchor[k] keeps factor k.
     """
 
     turn: Floats
     gram: Floats
     excess: Floats
     loadings: Floats
-    active: Bools
+    active: Any
     usage: Ints
     noise_precision: Floats
     loading_precision: Floats
@@ -189,8 +189,8 @@ class Splits(NamedTuple):
     loadings and active (D, K or more; None on a device), usage (K,), noise_precision (D,); noise_prior (a, b) of the
     noise precisions;
     slab (c, d) of the new factors' precisions, c = 0 has them all d; rate is the prior mean of a feature's own factors,
-    and noise precisions stay below largest. Where slabs are relative, weight (2, D) is each feature's number of
-    loadings and their Σ λ g², and loading_precision (1, K) or (D, K) the λ.
+    and noise precisions stay below largest. Where slabs are relative, weight (2, D; None on a device, which works it
+    out) is each feature's number of loadings and their Σ λ g², and loading_precision (1, K) or (D, K) the λ.
     """
 
     loadings: Floats
@@ -198,7 +198,7 @@ class Splits(NamedTuple):
     usage: Ints
     noise_prior: tuple[float, float]
     noise_precision: Floats
-    weight: Floats
+    weight: Any
     loading_precision: Floats
     slab: tuple[float, float]
     rate: float

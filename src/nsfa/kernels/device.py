@@ -124,8 +124,11 @@ class CupyDevice:
     def put_all(self, *arrays: Any) -> list[Any]:
         """Copies of several arrays of doubles, in one transfer."""
         both = self.put(np.concatenate([np.ravel(array) for array in arrays], dtype=np.float64))
-        edges = np.cumsum([0, *(np.size(array) for array in arrays)])
-        return [both[a:b].reshape(np.shape(x)) for a, b, x in zip(edges[:-1], edges[1:], arrays, strict=True)]
+        out, start = [], 0
+        for array in arrays:
+            part, start = both[start : start + array.size], start + array.size
+            out.append(part if array.ndim == 1 else part.reshape(array.shape))
+        return out
 
     def get(self, array: Any) -> Any:
         """A copy in this process's memory; what is not on the device stays as it is."""

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
 _THREADS = 256
 _WARPS = 4
-_TOGETHER = 128
 _SEARCHERS = 1024
-# Rows of the pairs' work space, and sums that they take at once (cuda/pairs.cu).
-_WORK_ROWS, _MOST_SUMS = 11, 24
+# Blocks for pairs of factors: their threads, and features that are worth one; rows of their lists, sums that they take
+# at once, and numbers they have room for beside rows of S and the list (cuda/pairs.cu).
+_TOGETHER, _TO_EACH = 640, 128
+_WORK_ROWS, _MOST_SUMS, _ROOM = 11, 33, 256
 # Blocks that add up columns of the loadings.
 _SUMMING = 128
 # Numbers of a report that are fetched at once; there are seldom more.
@@ -70,14 +71,16 @@ class GpuKernels:
         common = logit[0].copy()
         # the kernel adds what is known of each feature
         common[:n_known] -= rows.known[0]
-        counts, residual = device.zeros(2 * n_factors, np.uint64), device.empty(n_features)
+        residual = device.empty(n_features)
         # five numbers a factor for each warp, and a count; where there are very many factors, one warp a block
         warps = _WARPS if 56 * _WARPS * n_factors <= device.most_shared else 1
         own = 8 * warps * 5 * n_factors + 16 * n_factors
         whole = own + 8 * n_factors**2
         fits = whole <= device.most_shared // 2
         blocks = min(-(-n_features // warps), 16 * device.multiprocessors)
-        gram, slab, logits = device.put_all(rows.gram, rows.loading_precision[0], common)
+        small = rows.gram, rows.loading_precision[0], common, np.zeros(2 * n_factors)
+        gram, slab, logits, nothing = device.put_all(*small)
+        counts = nothing.view(np.uint64)
         device.launch(
             "sweep_rows", blocks, 32 * warps, np.int64(n_features), np.int32(n_factors), _width(loadings), loadings,
             rows.cross, gram, rows.power, rows.noise_precision, slab, np.int32(rows.relative), logits, known,
@@ -146,11 +149,14 @@ class GpuKernels:
         self.rows("fill_gammas", len(shape), np.int64(len(shape)), shape, rate, np.float64(np.inf), np.uint64(key), out)
         return out
 
-    def draw_noise(self, count: Any, residual: Any, weight: Any, prior: tuple[float, float, float], key: int) -> Any:
-        """Noise precisions (D,); ``prior`` is their shape, rate and largest value, ``weight`` that of the loadings."""
-        out = self.device.empty(len(count))
-        settings = (*map(np.float64, prior), np.uint64(key))
-        self.rows("fill_noise", len(count), np.int64(len(count)), count, residual, weight, *settings, out)
+    def draw_noise(
+        self, count: Any, residual: Any, loadings: Any, slab: Floats | None, prior: tuple[float, float, float], key: int
+    ) -> Any:
+        """Noise precisions (D,) with a prior of a shape, a rate and a largest value; ``slab`` (K,) if relative."""
+        n, k = loadings.shape
+        out, by = self.device.empty(n), None if slab is None else self.device.put(slab)
+        size, settings = (np.int64(n), np.int32(k), _width(loadings)), (*map(np.float64, prior), np.uint64(key))
+        self.rows("fill_noise", 32 * n, *size, loadings, by, count, residual, *settings, out)
         return out
 
     def products(self, loadings: Any, weight: Any) -> tuple[Floats, Floats]:
@@ -216,13 +222,18 @@ class GpuKernels:
         self.rows("centre_cross", n * k, *size, total, count, square, shift, sums, old, now, cross, power)
         return power
 
-    def draw_means(self, loadings: Any, sums: Floats, total: Any, count: Any, noise: Any, key: int) -> Any:
-        """Features' means (D,) given scores with the sums ``sums`` (K,) and noise precisions."""
+    def draw_means(
+        self, loadings: Any, cross: Any, moments: tuple[Any, Any, Any], noise: Any, shifted: tuple[Floats, Floats],
+        old: Any, key: int,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """Features' means (D,) given all else, and Σ (y − mean)² (D,); T is brought to them as by ``centre_cross``."""
         n, k = loadings.shape
-        out, size = self.device.empty(n), (np.int64(n), np.int32(k), _width(loadings))
-        by = self.device.put(sums) if k else None
-        self.rows("draw_means", 32 * n, *size, loadings, by, total, count, noise, np.uint64(key), out)
-        return out
+        (out, power), (shift, sums) = self.device.empty((2, n)), self.device.put_all(*shifted) if k else (None, None)
+        size = np.int64(n), np.int32(k), _width(loadings)
+        self.rows(
+            "draw_means", 32 * n, *size, loadings, *moments, noise, shift, sums, old, np.uint64(key), cross, power, out
+        )
+        return out, power
 
     def lower_means(self, mean: Any, loadings: Any, by: Floats) -> None:
         """Subtract the fit of scores ``by`` (K,) from features' means (D,), in place."""
@@ -260,22 +271,23 @@ class GpuKernels:
         if not n_own:
             return OwnThere(factor, factor, residual, None, None)
         owner = self._owners(loadings, factor)
-        lists, out = device.put(np.concatenate([owner, usage])), device.empty((3, n_own))
+        # in one transfer, the products as they are
+        lists = device.put(np.concatenate([owner, usage, rows.gram.ravel().view(np.int64)]))
+        out = device.empty((3, n_own))
         self.rows(
             "own_rows", 32 * n_own, np.int32(n_own), np.int32(n_factors), _width(loadings), lists, lists[n_own:],
-            loadings, rows.cross, device.put(rows.gram), rows.power, out,
+            loadings, rows.cross, lists[n_own + n_factors :].view(np.float64), rows.power, out,
         )  # fmt: skip
         return OwnThere(factor, owner, residual, lists, out)
 
     def draw_births(self, problem: Births, key: int) -> Born:
         """Births and deaths: see ``Kernels``. What is listed of the born is here, whoever has accepted too."""
-        device, own, n = self.device, problem.own, len(problem.noise_precision)
-        cumulative, weight = device.put_all(problem.cumulative, problem.weight)
-        report = self._new_report(n)
+        own, n, most = problem.own, len(problem.noise_precision), len(problem.cumulative)
+        small, report = self._new_report(n, problem.cumulative, problem.weight)
         self.rows(
             "birth_rows", n, np.int64(n), own.residual, problem.noise_precision, np.int32(problem.relative),
-            problem.n_observed, np.int32(len(own.factor)), own.listed, own.found, np.int32(len(problem.cumulative)),
-            cumulative, weight, np.float64(problem.slab_shape), np.float64(problem.slab_rate), np.uint64(key), report,
+            problem.n_observed, np.int32(len(own.factor)), own.listed, own.found, np.int32(most), small, small[most:],
+            np.float64(problem.slab_shape), np.float64(problem.slab_rate), np.uint64(key), report,
         )  # fmt: skip
         row, wanted, noise = self._reported(report)
         accepted, count = np.zeros(n, dtype=np.bool_), wanted.astype(np.int64)
@@ -291,11 +303,13 @@ class GpuKernels:
             loading = loading / np.sqrt(np.repeat(noise, count))
         return Born(accepted, born, loading, precision)
 
-    def _new_report(self, n: int) -> Any:
-        """Room for what a kernel has to say of some of ``n`` features; nothing so far."""
-        report = self.device.room("report", 1 + 3 * n)
-        report[:1].fill(0.0)
-        return report
+    def _new_report(self, n: int, *small: Any) -> tuple[Any, Any]:
+        """Small arrays in a row, and room behind them for what a kernel has to say of some of ``n`` features."""
+        # in one transfer, integers as they are, and that there is nothing to say so far
+        values = np.concatenate([*(array.ravel().view(np.float64) for array in small), np.zeros(1)])
+        room = self.device.empty(len(values) + 3 * n)
+        room[: len(values)].set(values)
+        return room, room[len(values) - 1 :]
 
     def _reported(self, report: Any) -> tuple[Ints, Floats, Floats]:
         """The features that are in a report, in their order, and two numbers of each."""
@@ -309,16 +323,16 @@ class GpuKernels:
 
     def draw_splits(self, problem: Splits, key: int) -> Split:
         """Splits of the noise: see ``Kernels``. The noise precisions are on the device, the lists here."""
-        device, (n, width) = self.device, problem.loadings.shape
+        n, width, slab = *problem.loadings.shape, problem.loading_precision[0]
         factor = np.flatnonzero(problem.usage == 1)
         number, chosen = _choose(self._owners(problem.loadings, factor), factor, n, key)
         own = np.array([list(number), list(number.values()), [chosen[d] for d in number]], dtype=np.int64)
-        noise, report = problem.noise_precision.copy(), self._new_report(n)
+        noise, (small, report) = self.device.empty(n), self._new_report(n, slab, own)
         settings = (*problem.slab, *problem.noise_prior, problem.rate, problem.largest)
         self.rows(
-            "split_rows", n, np.int64(n), np.int32(width), problem.loadings, problem.weight,
-            device.put(problem.loading_precision[0]), np.int32(len(number)), device.put(own) if number else None,
-            *map(np.float64, settings), np.int32(problem.relative), np.uint64(key), noise, report,
+            "split_rows", 32 * n, np.int64(n), np.int32(len(slab)), np.int32(width), problem.loadings, small,
+            np.int32(len(number)), small[len(slab) :].view(np.int64), *map(np.float64, settings),
+            np.int32(problem.relative), np.uint64(key), problem.noise_precision, noise, report,
         )  # fmt: skip
         row, value, after = self._reported(report)
         died = np.isnan(value)
@@ -327,31 +341,39 @@ class GpuKernels:
 
     def tilt(self, problem: Pairs, pairs: Ints, key: int) -> int:
         """Tilt pairs of factors: see ``Kernels``."""
-        return self._pairs("tilt_pairs", 1, problem, pairs, key)
+        return self._pairs("tilt_pairs", problem, pairs, key)
 
     def rotate(self, problem: Pairs, pairs: Ints, key: int) -> int:
         """Rotate pairs of factors, likewise."""
-        return self._pairs("rotate_pairs", 2, problem, pairs, key)
+        return self._pairs("rotate_pairs", problem, pairs, key)
 
-    def _pairs(self, name: str, n_rows: int, problem: Pairs, pairs: Ints, key: int) -> int:
+    def _pairs(self, name: str, problem: Pairs, pairs: Ints, key: int) -> int:
+        if not len(pairs):
+            return 0
         device, (n_features, n_factors) = self.device, problem.excess.shape
-        blocks = min(-(-n_features // _TOGETHER), device.multiprocessors)
-        changes = device.zeros(n_factors + 1, np.int32)
-        partial, barrier = device.empty((2, _MOST_SUMS, blocks)), device.zeros(1, np.uint32)
-        gram, turn, logit = device.put_all(problem.gram, problem.turn, problem.logit)
-        places = device.put(np.concatenate([device.get(problem.anchor), pairs.ravel()]).astype(np.int64))
+        each = max(_TO_EACH, -(-n_features // device.multiprocessors))
+        blocks = -(-n_features // each)
+        shared, lists = 8 * (_ROOM + 4 * n_factors), _WORK_ROWS * each
+        # lists that are too long for shared memory
+        work = device.empty(blocks * lists) if shared + 8 * lists > device.most_shared else None
+        # all that comes back together: S, the map of the scores, changes of the usage, how many were accepted
+        square, ints = n_factors**2, n_factors // 2 + 2
+        parts = problem.gram, problem.turn, np.zeros(ints), problem.logit
+        both = device.put(np.concatenate([np.ravel(part) for part in parts]))
+        changes, logit = both[2 * square :].view(np.int32), both[2 * square + ints :]
         slabs, (known, n_known) = problem.loading_precision, self._known(problem.known)
         device.launch(
             name, blocks, _TOGETHER, np.int64(n_features), np.int32(n_factors), _width(problem.loadings),
-            np.int32(len(slabs) > 1), np.int32(n_known), np.int32(len(pairs)), problem.loadings, problem.excess, gram,
-            turn, changes, problem.noise_precision, slabs, logit, known, places, places[n_factors:],
-            device.empty((_WORK_ROWS, n_features)), partial, barrier, changes[n_factors:], np.uint64(key),
-            shared=8 * (_MOST_SUMS * (_TOGETHER // 32 + 1) + n_rows * n_factors),
+            np.int32(len(slabs) > 1), np.int32(n_known), np.int32(len(pairs)), problem.loadings, problem.excess, both,
+            both[square:], changes, problem.noise_precision, slabs, logit, known, self._there(problem.anchor),
+            device.put(pairs), work, device.empty((2, _MOST_SUMS, blocks)), changes[n_factors + 1 :].view(np.uint32),
+            changes[n_factors:], np.uint64(key), shared=shared + (0 if work is not None else 8 * lists),
         )  # fmt: skip
-        changed = device.get(changes)
-        problem.gram[:], problem.turn[:] = device.get(gram), device.get(turn)
-        problem.usage[:] += changed[:-1]
-        return int(changed[-1])
+        back = device.get(both[: 2 * square + ints])
+        problem.gram[:], problem.turn[:] = back[: 2 * square].reshape(2, n_factors, n_factors)
+        changed = back[2 * square :].view(np.int32)
+        problem.usage[:] += changed[:n_factors]
+        return int(changed[n_factors])
 
 
 def _width(loadings: Any) -> np.int32:

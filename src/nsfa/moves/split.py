@@ -45,7 +45,7 @@ def update_split(state: State, samples: Samples, spec: ModelSpec, rng: Generator
         rate=birth_rate(state, n_features),
         largest=LARGEST,
         relative=state.relative,
-        weight=state.noise_weight,
+        weight=state.given_weight,
         loading_precision=state.precision_rows,
     )
     split = samples.kernels.draw_splits(problem, fresh_key(rng))

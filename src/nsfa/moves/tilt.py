@@ -58,14 +58,15 @@ def change_pairs(
         return Info(0, 0)
     anchor, (logit,) = prior(state, rng)
     pairs = choose_pairs(logit, number, rng)
-    cross, loadings = samples.complete_cross(state, rng), contiguous(state.loadings)
-    gram = samples.gram
+    cross, gram, active = samples.complete_cross(state, rng), samples.gram, state.pattern
+    # kernels that go by the zeros change the loadings where they are
+    loadings = state.loadings if active is None else contiguous(state.loadings)
     problem = Pairs(
         turn=np.eye(state.n_factors),
         gram=gram,
         excess=cross - loadings @ beside(gram, loadings),
         loadings=loadings,
-        active=contiguous(state.active),
+        active=None if active is None else contiguous(active),
         usage=state.usage,
         noise_precision=state.noise_precision,
         loading_precision=state.slab_rows,
@@ -74,7 +75,8 @@ def change_pairs(
         known=state.prior_offset,
     )
     accepted = kernel(problem, pairs, fresh_key(rng))
-    state.loadings[:], state.active[:] = problem.loadings, problem.active
+    if active is not None:
+        state.loadings[:], state.active[:] = problem.loadings, problem.active
     samples.turn(problem.turn, gram=problem.gram)
     if not samples.complete:
         samples.refresh(state)

@@ -96,19 +96,21 @@ __device__ double log_split_ratio(double g, double variance, double number, doub
     return log(rate / (number + 1.0)) + density + noise + log(whole / fabs(g));
 }
 
-// Every feature tries to split its noise or to put an own factor back; own (3, n_own) lists features with own factors,
-// how many they have and one of these. Changes the noise precisions; reports births with their loadings and deaths with
-// NaN, and the new noise precisions.
-KERNEL split_rows(index_t n_features, int width, const double* loadings, const double* weight, const double* slab,
-                  int n_own, const index_t* own, double slab_shape, double slab_rate, double noise_shape,
-                  double noise_rate, double rate, double largest, int relative, word_t key, double* noise,
+// Every feature tries to split its noise or to put an own factor back, a warp each; own (3, n_own) lists features with
+// own factors, how many they have and one of these. Writes all noise precisions; reports births with their loadings and
+// deaths with NaN, and the new noise precisions.
+KERNEL split_rows(index_t n_features, int k, int width, const double* loadings, const double* slab, int n_own,
+                  const index_t* own, double slab_shape, double slab_rate, double noise_shape, double noise_rate,
+                  double rate, double largest, int relative, word_t key, const double* before, double* noise,
                   double* report) {
-    index_t d = thread_number();
+    index_t d = thread_number() / 32;
     if (d >= n_features) return;
+    Weight weight = weight_of(loadings + d * width, relative ? slab : NULL, k);
+    if (threadIdx.x % 32) return;
+    noise[d] = before[d];
     Words one = word_pair(key, d, 0, 0, 0), two = word_pair(key, d, 1, 0, 0);
     double coin = to_unit(one.first), u = to_unit(one.second), side = to_unit(two.first), v = to_unit(two.second);
-    double variance = 1.0 / noise[d], others = relative ? weight[d] : 0.0, square = relative ? weight[n_features + d] : 0.0;
-    double number = 0.0;
+    double variance = 1.0 / before[d], others = weight.number, square = weight.square, number = 0.0;
     index_t chosen = 0;
     for (int i = 0; i < n_own; ++i)
         if (own[i] == d) {

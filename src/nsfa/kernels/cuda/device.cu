@@ -9,7 +9,7 @@
 #endif
 
 // Kernels whose blocks wait for each other: all must be on the device at once, by a cooperative launch.
-#define COOPERATIVE KERNEL __launch_bounds__(128)
+#define COOPERATIVE KERNEL __launch_bounds__(640)
 
 __device__ void grid_barrier(unsigned int* counter, unsigned int& generation) {
     __syncthreads();

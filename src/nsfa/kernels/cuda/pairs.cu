@@ -1,9 +1,11 @@
 // Tilts and rotations of pairs of factors, one pair after another in a single launch: the twins of kernels/pair_kernels.py
-// and kernels/rotation_kernels.py. Every thread keeps to features of its own, all blocks wait for each other's sums, and
-// every thread then decides the same. S and the map of the scores are changed by the first block alone.
+// and kernels/rotation_kernels.py. Every block keeps to features of its own. Of those that a pair concerns it makes a list
+// with their numbers; a warp adds up one sum over the list, or a part of it where sums are few; all blocks wait for each
+// other's sums, and every block then decides the same.
 
 // What all pairs share. loadings (D, K) in rows of `width`, changed; excess (D, K) = (Y − G Xᵀ) X; gram, turn (K, K);
-// slab (K,), or (D, K) where by_feature; known (D, n_known); work (WORK_ROWS, D).
+// slab (K,), or (D, K) where by_feature; known (D, n_known); work: room for the blocks' lists, NULL where that is in their
+// shared memory.
 struct Problem {
     index_t n_features;
     int k, width, by_feature, n_known, n_pairs;
@@ -17,52 +19,150 @@ struct Problem {
     word_t key;
 };
 
-// One sum (or, from n_sum on, one maximum) over all threads of all blocks for each of n values, the same for every thread.
-struct Sums {
-    double *room, *partial;
-    unsigned int *barrier, generation;
-    int parity;
-};
-#define MOST_SUMS 24
+#define SECTIONS 31  // five bisections at a time
+#define MOST_SUMS 33
 
-__device__ void over_all(double* value, int n, int n_sum, Sums& sums) {
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-    double* out = sums.room + MOST_SUMS * warps;
-    double* partial = sums.partial + (index_t)sums.parity * MOST_SUMS * gridDim.x;
-    for (int i = 0; i < n; ++i) {
-        double v = value[i];
-        for (int step = 16; step > 0; step >>= 1) {
-            double other = __shfl_xor_sync(0xffffffffu, v, step);
-            v = i < n_sum ? v + other : fmax(v, other);
+struct Axes { double c, s, first, both, second; };
+struct Odds { double first, second, both; };
+struct Draws { double which, log_accept, uniform, normal; };
+struct Modes {
+    int number;
+    double height[ROTATION_MODES], weight[ROTATION_MODES], centre[ROTATION_MODES], spread[ROTATION_MODES];
+};
+// In shared memory; the rows of S and the list come after it.
+struct Room {
+    int count[32];
+    double part[MOST_SUMS], value[MOST_SUMS], density[2], angle, next;
+    Axes axes[ROTATION_GRID];
+    Modes modes;
+    Odds odds;
+    Draws draws;
+};
+static_assert(sizeof(Room) <= 8 * 256, "see _ROOM in kernels/gpu.py");
+static_assert(ROTATION_GRID <= 32 && 3 * ROTATION_MODES <= ROTATION_GRID, "what one warp does at once");
+static_assert(TILT_BISECTIONS % 5 == 0 && TILT_ROUNDS <= TILT_BISECTIONS / 5, "what each pass is for");
+
+// What a block has to itself: its features and those listed of them, and the pair that it is at.
+struct Own {
+    index_t start;
+    int size, each, listed, number, turns;
+    unsigned int generation;
+    double* work;
+    Room* room;
+};
+// Rows of a list: a feature, how much of the pair's rows is to be taken off its row of the excess; and then a tilt's.
+enum { FEATURE, MORE, TOO, WISH, LOADING, OFF, ON, ODDS, SLAB_J, VANISH, WEIGHT, WORK_ROWS };
+#define AT(row, at) own.work[(row) * own.each + (at)]
+
+// Rows of S of both factors of a pair, in the order of `pairs`; those of the last pair are there, too.
+__device__ inline double* rows_of(const Problem& p, const Own& own, int number) {
+    return (double*)(own.room + 1) + (number & 1) * 2 * p.k;
+}
+
+__device__ inline Own begin(const Problem& p, Room* room) {
+    int each = (int)((p.n_features + gridDim.x - 1) / gridDim.x);
+    index_t start = (index_t)blockIdx.x * each, left = max(p.n_features - start, (index_t)0);
+    double* work = p.work ? p.work + start * WORK_ROWS : (double*)(room + 1) + 4 * p.k;
+    Own own = {start, (int)min(left, (index_t)each), each, 0, -1, 0, 0, work, room};
+    return own;
+}
+
+// S as the last pair has left it: its own rows may not have been written yet, and others write none of the rest.
+__device__ inline double gram_at(const Problem& p, const Own& own, int a, int b) {
+    for (int i = 0; own.number > 0 && i < 2; ++i) {
+        int k = (int)p.pairs[2 * (own.number - 1) + i];
+        if (a == k || b == k) return rows_of(p, own, own.number - 1)[i * p.k + (a == k ? b : a)];
+    }
+    return read_through(p.gram + a * p.k + b);
+}
+
+// Go on to the next pair: its rows of S and its random numbers, which are there when its features are listed.
+__device__ inline void next_pair(const Problem& p, Own& own) {
+    own.number += 1;
+    for (int t = threadIdx.x; t < 2 * p.k; t += blockDim.x)
+        rows_of(p, own, own.number)[t] = gram_at(p, own, (int)p.pairs[2 * own.number + t / p.k], t % p.k);
+    if (threadIdx.x == blockDim.x - 1) {
+        Words words = word_pair(p.key, own.number, 1, 0, 0);
+        Draws draws = {to_unit(words.first), log(to_unit(words.second)),
+                       to_unit(word_pair(p.key, own.number, 0, 0, 0).first), normal_at(p.key, own.number, 2)};
+        own.room->draws = draws;
+    }
+}
+
+// List the block's features that are `used`, in their order; fill(d, at) writes the numbers of the one in place `at`.
+template <typename Used, typename Fill>
+__device__ void list_features(Own& own, Used used, Fill fill) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, *count = own.room->count;
+    int base = 0;
+    own.listed = 0;
+    do {
+        index_t d = own.start + base + threadIdx.x;
+        bool mine = d < own.start + own.size && used(d);
+        unsigned int vote = __ballot_sync(0xffffffffu, mine);
+        if (lane == 0) count[warp] = __popc(vote);
+        __syncthreads();
+        int at = own.listed + __popc(vote & ((1u << lane) - 1u));
+        for (int w = 0; w < blockDim.x / 32 && base + 32 * w < own.size; ++w) {
+            at += w < warp ? count[w] : 0;
+            own.listed += count[w];
         }
-        if (lane == 0) sums.room[i * warps + warp] = v;
+        if (mine) fill(d, at);
+        base += blockDim.x;
+        __syncthreads();
+    } while (base < own.size);
+}
+
+__device__ inline double joined(double a, double b, bool sum) { return sum ? a + b : fmax(a, b); }
+
+__device__ inline double over_warp(double value, bool sum) {
+    for (int step = 16; step > 0; step >>= 1) value = joined(value, __shfl_xor_sync(0xffffffffu, value, step), sum);
+    return value;
+}
+
+// The sum (or, from n_sum on, the maximum) of term(i, at) over the lists of all blocks for each of n values, the same in
+// every block; in shared memory until the next.
+template <typename Term>
+__device__ const double* over_all(const Problem& p, Own& own, int n, int n_sum, Term term) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, parts = max(warps / max(n, 1), 1);
+    double *part = own.room->part, *partial = p.partial + (index_t)own.turns * MOST_SUMS * gridDim.x;
+    for (int w = warp; w < n * parts; w += warps) {
+        int i = w % n;
+        double v = i < n_sum ? 0.0 : -INFINITY;
+        for (int at = w / n * 32 + lane; at < own.listed; at += 32 * parts) v = joined(v, term(i, at), i < n_sum);
+        v = over_warp(v, i < n_sum);
+        if (lane == 0) part[w] = v;
     }
     __syncthreads();
-    if (threadIdx.x < n) {
-        double v = sums.room[threadIdx.x * warps];
-        for (int w = 1; w < warps; ++w) {
-            double other = sums.room[threadIdx.x * warps + w];
-            v = threadIdx.x < n_sum ? v + other : fmax(v, other);
-        }
-        partial[threadIdx.x * gridDim.x + blockIdx.x] = v;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        double v = part[i];
+        for (int w = i + n; w < n * parts; w += n) v = joined(v, part[w], i < n_sum);
+        partial[i * gridDim.x + blockIdx.x] = v;
     }
-    grid_barrier(sums.barrier, sums.generation);
-    sums.parity = 1 - sums.parity;
+    grid_barrier(p.barrier, own.generation);
+    own.turns = 1 - own.turns;
     for (int i = warp; i < n; i += warps) {
         double v = i < n_sum ? 0.0 : -INFINITY;
-        for (int b = lane; b < gridDim.x; b += 32) {
-            double other = read_through(partial + i * gridDim.x + b);
-            v = i < n_sum ? v + other : fmax(v, other);
-        }
-        for (int step = 16; step > 0; step >>= 1) {
-            double other = __shfl_xor_sync(0xffffffffu, v, step);
-            v = i < n_sum ? v + other : fmax(v, other);
-        }
-        if (lane == 0) out[i] = v;
+        for (int b = lane; b < gridDim.x; b += 32) v = joined(v, read_through(partial + i * gridDim.x + b), i < n_sum);
+        v = over_warp(v, i < n_sum);
+        if (lane == 0) own.room->value[i] = v;
     }
     __syncthreads();
-    for (int i = 0; i < n; ++i) value[i] = out[i];
+    return own.room->value;
+}
+
+// The first block writes what a pair has changed: nobody reads that before all have met again.
+__device__ inline void put_rows(const Problem& p, const double* rows, int first, int second, int t) {
+    p.gram[first * p.k + t] = p.gram[t * p.k + first] = rows[t];
+    p.gram[second * p.k + t] = p.gram[t * p.k + second] = rows[p.k + t];
+}
+
+// Take what was added to listed features' loadings off their rows of the excess, by the new rows of S.
+__device__ inline void lower_excess(const Problem& p, const Own& own, const double* row, const double* row_too) {
     __syncthreads();
+    for (int i = threadIdx.x; i < own.listed * p.k; i += blockDim.x) {
+        int at = i / p.k, t = i % p.k;
+        p.excess[(index_t)AT(FEATURE, at) * p.k + t] -= AT(MORE, at) * row[t] + AT(TOO, at) * row_too[t];
+    }
 }
 
 __device__ inline double rough_exp(double x) {
@@ -75,59 +175,39 @@ __device__ inline double slab_at(const Problem& p, index_t d, int k) {
     return p.by_feature ? p.slab[d * p.k + k] : p.slab[k];
 }
 
-// Features of this thread: d, d + step, ...; a warp's are next to each other, so that it can share their rows.
-#define EACH_FEATURE(d) for (index_t d = thread_number(); d < p.n_features; d += (index_t)gridDim.x * blockDim.x)
-
-// excess[d, :] −= more · first + too · second over the rows of a warp's features, one row after another by all lanes.
-__device__ void lower_excess(const Problem& p, index_t d, double more, double too, const double* first,
-                             const double* second) {
-    int lane = threadIdx.x % 32;
-    unsigned int rows = __ballot_sync(0xffffffffu, more != 0.0 || too != 0.0);
-    for (; rows; rows &= rows - 1) {
-        int from = __ffs(rows) - 1;
-        double a = __shfl_sync(0xffffffffu, more, from), b = __shfl_sync(0xffffffffu, too, from);
-        double* row = p.excess + (d - lane + from) * p.k;
-        for (int t = lane; t < p.k; t += 32) row[t] -= a * first[t] + (second ? b * second[t] : 0.0);
-    }
-    __syncwarp();
-}
-
-// Rows of the work space of a tilt; FLAG is 0 where the feature does not use factor k, 2 for the anchor of j.
-enum { WISH, LOADING, OFF, ON, ODDS, SLAB_J, VANISH, WEIGHT, FLAG, WORK_ROWS = 11 };
-#define AT(row, d) p.work[(index_t)(row) * p.n_features + (d)]
-
-__device__ inline double log_tilt_of(const Problem& p, index_t d, double c) {
-    double miss = AT(WISH, d) - c * AT(LOADING, d), half = 0.5 * miss * miss;
-    double on = AT(ODDS, d) - AT(ON, d) * half, off = -AT(OFF, d) * half;
-    if (AT(FLAG, d) == 2.0) return on;
+__device__ inline double log_tilt_of(const Own& own, int at, double c, index_t anchor) {
+    double miss = AT(WISH, at) - c * AT(LOADING, at), half = 0.5 * miss * miss;
+    double on = AT(ODDS, at) - AT(ON, at) * half, off = -AT(OFF, at) * half;
+    if (AT(FEATURE, at) == anchor) return on;
     return fmax(on, off) + log1p(exp(-fabs(on - off)));
 }
 
-__device__ void add_pull(const Problem& p, index_t d, double centre, double* sum) {
-    double g = AT(LOADING, d), wish = AT(WISH, d), on = AT(ON, d), off = AT(OFF, d), miss = wish - centre * g;
-    double x = AT(ODDS, d) + 0.5 * (off - on) * miss * miss;
-    double pull = AT(FLAG, d) == 2.0 ? on * g : (on + (off - on) / (1.0 + rough_exp(x))) * g;
-    sum[0] += pull * g;
-    sum[1] += pull * wish;
+// Of a reweighted fit of the tilt: the feature's part of the precision, or of that times the centre.
+__device__ inline double pull_of(const Own& own, int at, double centre, index_t anchor, bool to_wish) {
+    double g = AT(LOADING, at), wish = AT(WISH, at), on = AT(ON, at), off = AT(OFF, at), miss = wish - centre * g;
+    double x = AT(ODDS, at) + 0.5 * (off - on) * miss * miss;
+    double pull = AT(FEATURE, at) == anchor ? on * g : (on + (off - on) / (1.0 + rough_exp(x))) * g;
+    return pull * (to_wish ? wish : g);
+}
+
+// Section 1 is the middle of an interval, 2i and 2i + 1 are those of the parts below and above section i.
+__device__ inline double middle_of(int section, double low, double high) {
+    int step = 1;
+    while (2 * step <= section) step *= 2;
+    for (step /= 2; step; step /= 2) (section & step ? low : high) = 0.5 * (low + high);
+    return 0.5 * (low + high);
 }
 
 __device__ double log_tilt_proposal(double c, const double* centre, const double* precision) {
     const double weight[3] = {TILT_WEIGHT_0, TILT_WEIGHT_1, TILT_WEIGHT_2};
     double part[3], top = -INFINITY, total = 0.0;
     for (int m = 0; m < 3; ++m) {
-        part[m] = log(weight[m]) + 0.5 * log(precision[m]) - 0.5 * precision[m] * (c - centre[m]) * (c - centre[m]);
+        part[m] = log(weight[m] * sqrt(precision[m])) - 0.5 * precision[m] * (c - centre[m]) * (c - centre[m]);
         top = fmax(top, part[m]);
     }
     for (int m = 0; m < 3; ++m) total += exp(part[m] - top);
     return top + log(total);
 }
-
-__device__ Sums begin_sums(const Problem& p, double* room) {
-    Sums sums = {room, p.partial, p.barrier, 0, 0};
-    return sums;
-}
-
-#define SECTIONS 15  // four bisections at a time
 
 COOPERATIVE tilt_pairs(index_t n_features, int k_all, int width, int by_feature, int n_known, int n_pairs, double* loadings,
                   double* excess, double* gram, double* turn, int* usage, const double* noise, const double* slab,
@@ -135,71 +215,47 @@ COOPERATIVE tilt_pairs(index_t n_features, int k_all, int width, int by_feature,
                   double* partial, unsigned int* barrier, int* accepted, word_t key) {
     Problem p = {n_features, k_all, width, by_feature, n_known, n_pairs, loadings, excess, gram, turn, usage, noise, slab,
                  logit, known, anchor, pairs, work, partial, barrier, accepted, key};
-    SHARED(double, room);
-    Sums sums = begin_sums(p, room);
-    double* row_j = room + MOST_SUMS * (blockDim.x / 32 + 1);
+    SHARED(Room, room);
+    Own own = begin(p, room);
     for (int number = 0; number < n_pairs; ++number) {
         int k = (int)p.pairs[2 * number], j = (int)p.pairs[2 * number + 1];
-        double power = read_through(p.gram + j * p.k + j), tilt = read_through(p.gram + k * p.k + j) / power;
-        for (int t = threadIdx.x; t < p.k; t += blockDim.x) row_j[t] = read_through(p.gram + j * p.k + t);
-        double value[MOST_SUMS] = {0.0, 0.0, 0.0, -INFINITY, -INFINITY};
-        EACH_FEATURE(d) {
-            double g = p.loadings[d * p.width + k];
-            AT(FLAG, d) = g == 0.0 ? 0.0 : p.anchor[j] == d ? 2.0 : 1.0;
-            if (g == 0.0) continue;
-            double own = slab_at(p, d, j), a = p.noise[d] * power, on = a * own / (a + own);
-            double wish = p.excess[d * p.k + j] / power + p.loadings[d * p.width + j] + tilt * g;
-            AT(WISH, d) = wish;
-            AT(LOADING, d) = g;
-            AT(OFF, d) = a;
-            AT(ON, d) = on;
-            AT(ODDS, d) = p.logit[j] + (j < p.n_known ? p.known[d * p.n_known + j] : 0.0) + 0.5 * log(own / (own + a));
-            AT(SLAB_J, d) = own;
-            AT(VANISH, d) = wish / g;
-            AT(WEIGHT, d) = sqrt(a) * fabs(g);
-            value[0] += on * g * g;
-            value[1] += on * g * wish;
-            value[2] += AT(WEIGHT, d);
-            value[3] = fmax(value[3], wish / g);
-            value[4] = fmax(value[4], -wish / g);
-        }
-        over_all(value, 5, 3, sums);
-        double centre[3], precision[3], weights = value[2], high = value[3], low = -value[4];
+        next_pair(p, own);
+        double *row_k = rows_of(p, own, number), *row_j = row_k + p.k;
+        index_t kept = p.anchor[j];
+        auto used = [&](index_t d) { return p.loadings[d * p.width + k] != 0.0; };
+        list_features(own, used, [&](index_t d, int at) {
+            double g = p.loadings[d * p.width + k], slab_j = slab_at(p, d, j), a = p.noise[d] * row_j[j];
+            double wish = (p.excess[d * p.k + j] + row_k[j] * g) / row_j[j] + p.loadings[d * p.width + j];
+            AT(FEATURE, at) = (double)d;
+            AT(WISH, at) = wish;
+            AT(LOADING, at) = g;
+            AT(OFF, at) = a;
+            AT(ON, at) = a * slab_j / (a + slab_j);
+            AT(ODDS, at) = p.logit[j] + (j < p.n_known ? p.known[d * p.n_known + j] : 0.0) + 0.5 * log(slab_j / (slab_j + a));
+            AT(SLAB_J, at) = slab_j;
+            AT(VANISH, at) = wish / g;
+            AT(WEIGHT, at) = sqrt(a) * fabs(g);
+        });
+        double power = row_j[j], linked = row_k[j], tilt = linked / power, centre[3], precision[3];
+        const double* value = over_all(p, own, 5, 3, [&](int i, int at) {
+            if (i < 2) return AT(ON, at) * AT(LOADING, at) * (i ? AT(WISH, at) : AT(LOADING, at));
+            return i == 2 ? AT(WEIGHT, at) : i == 3 ? AT(VANISH, at) : -AT(VANISH, at);
+        });
+        double weights = value[2], high = value[3], low = -value[4];
         bool none = high == -INFINITY;
         precision[0] = power + value[0];
-        centre[0] = value[1] / precision[0];
-        centre[1] = centre[0];
-        precision[1] = power;
+        centre[1] = centre[0] = value[1] / precision[0];
         // the weighted median of the tilts at which loadings vanish, and beside it the mode with most in use
-        for (int pass = 0; pass < TILT_BISECTIONS / 4; ++pass) {
-            double lows[SECTIONS + 1], highs[SECTIONS + 1], middle[SECTIONS + 1];
-            lows[1] = low;
-            highs[1] = high;
-            for (int i = 1; i <= SECTIONS; ++i) {
-                middle[i] = 0.5 * (lows[i] + highs[i]);
-                if (2 * i + 1 <= SECTIONS) {
-                    lows[2 * i] = lows[i];
-                    highs[2 * i] = middle[i];
-                    lows[2 * i + 1] = middle[i];
-                    highs[2 * i + 1] = highs[i];
-                }
-            }
-            for (int i = 0; i < SECTIONS + 2; ++i) value[i] = 0.0;
-            EACH_FEATURE(d) {
-                if (AT(FLAG, d) == 0.0) continue;
-                double at = AT(VANISH, d), weight = AT(WEIGHT, d);
-                for (int i = 1; i <= SECTIONS; ++i) value[i - 1] += at <= middle[i] ? weight : 0.0;
-                if (pass < TILT_ROUNDS) add_pull(p, d, centre[1], value + SECTIONS);
-            }
-            over_all(value, SECTIONS + 2, SECTIONS + 2, sums);
+        for (int pass = 0; pass < TILT_BISECTIONS / 5; ++pass) {
+            int n = pass < TILT_ROUNDS ? SECTIONS + 2 : SECTIONS;
+            value = over_all(p, own, n, n, [&](int i, int at) {
+                if (i >= SECTIONS) return pull_of(own, at, centre[1], kept, i > SECTIONS);
+                return AT(VANISH, at) <= middle_of(i + 1, low, high) ? AT(WEIGHT, at) : 0.0;
+            });
             for (int i = 1; i <= SECTIONS;) {
-                if (2.0 * value[i - 1] >= weights) {
-                    high = middle[i];
-                    i = 2 * i;
-                } else {
-                    low = middle[i];
-                    i = 2 * i + 1;
-                }
+                bool below = 2.0 * value[i - 1] >= weights;
+                (below ? high : low) = 0.5 * (low + high);
+                i = 2 * i + !below;
             }
             if (pass < TILT_ROUNDS) {
                 precision[1] = power + value[SECTIONS];
@@ -207,78 +263,67 @@ COOPERATIVE tilt_pairs(index_t n_features, int k_all, int width, int by_feature,
             }
         }
         centre[2] = none ? 0.0 : high;
-        precision[2] = power;
         for (int round = 0; round < TILT_ROUNDS; ++round) {
-            value[0] = value[1] = 0.0;
-            EACH_FEATURE(d) if (AT(FLAG, d) != 0.0) add_pull(p, d, centre[2], value);
-            over_all(value, 2, 2, sums);
+            value = over_all(p, own, 2, 2, [&](int i, int at) { return pull_of(own, at, centre[2], kept, i > 0); });
             precision[2] = power + value[0];
             centre[2] = value[1] / precision[2];
         }
-        Words words = word_pair(p.key, number, 1, 0, 0);
-        double which = to_unit(words.first), accept = to_unit(words.second), next = tilt;
-        int m = which < TILT_WEIGHT_0 ? 0 : which < TILT_WEIGHT_0 + TILT_WEIGHT_1 ? 1 : 2;
-        double proposal = centre[m] + normal_at(p.key, number, 2) / sqrt(precision[m]);
-        value[0] = value[1] = 0.0;
-        EACH_FEATURE(d) {
-            if (AT(FLAG, d) == 0.0) continue;
-            value[0] += log_tilt_of(p, d, proposal);
-            value[1] += log_tilt_of(p, d, tilt);
+        Draws draws = room->draws;
+        bool first = draws.which < TILT_WEIGHT_0, third = draws.which >= TILT_WEIGHT_0 + TILT_WEIGHT_1;
+        double proposal = first ? centre[0] : third ? centre[2] : centre[1];
+        proposal += draws.normal / sqrt(first ? precision[0] : third ? precision[2] : precision[1]);
+        // by the last warp, for which there seldom are features
+        if (threadIdx.x + 2 >= blockDim.x) {
+            int i = threadIdx.x + 2 - blockDim.x;
+            room->density[i] = log_tilt_proposal(i ? tilt : proposal, centre, precision);
         }
-        over_all(value, 2, 2, sums);
+        value = over_all(p, own, 2, 2, [&](int i, int at) { return log_tilt_of(own, at, i ? tilt : proposal, kept); });
         double ratio = value[0] - value[1] - 0.5 * power * (proposal * proposal - tilt * tilt);
-        ratio += log_tilt_proposal(tilt, centre, precision) - log_tilt_proposal(proposal, centre, precision);
-        if (log(accept) < ratio) {
-            next = proposal;
-            if (thread_number() == 0) *p.accepted += 1;
-        }
+        double next = draws.log_accept < ratio + room->density[1] - room->density[0] ? proposal : tilt;
         double change = next - tilt;
-        int users = 0;
-        index_t step = (index_t)gridDim.x * blockDim.x, first = thread_number();
-        // whole warps go on together
-        for (index_t d = first; d - threadIdx.x % 32 < p.n_features; d += step) {
-            double more = 0.0;
-            if (d < p.n_features && AT(FLAG, d) != 0.0) {
-                double miss = AT(WISH, d) - next * AT(LOADING, d), half = 0.5 * miss * miss;
-                double on = AT(ODDS, d) - AT(ON, d) * half, off = -AT(OFF, d) * half;
-                word_t position = FEATURES + d;
-                double u = to_unit(word_pair(p.key, number, position, 0, 0).first), now = p.loadings[d * p.width + j];
-                bool used = AT(FLAG, d) == 2.0 || u * (1.0 + exp(fmin(off - on, 700.0))) < 1.0;
-                double value_j = 0.0;
-                if (used) {
-                    double total = AT(OFF, d) + AT(SLAB_J, d);
-                    value_j = AT(OFF, d) * miss / total + normal_at(p.key, number, position) / sqrt(total);
+        if (next != tilt && thread_number() == 0) *p.accepted += 1;
+        if (change != 0.0) {
+            linked += change * power;
+            for (index_t d = own.start + threadIdx.x; d < own.start + own.size; d += blockDim.x)
+                p.excess[d * p.k + k] += change * p.excess[d * p.k + j];
+            for (int t = threadIdx.x; t < p.k; t += blockDim.x) {
+                row_k[t] = t == j ? linked : row_k[t] + change * row_j[t];
+                if (t == k) {
+                    row_k[k] += change * linked;
+                    row_j[k] = linked;
                 }
-                more = change * AT(LOADING, d) + value_j - now;
-                users += (int)used - (int)(now != 0.0);
-                p.loadings[d * p.width + j] = value_j;
+                if (blockIdx.x == 0) {
+                    p.turn[t * p.k + k] += change * p.turn[t * p.k + j];
+                    put_rows(p, row_k, k, j, t);
+                }
             }
-            lower_excess(p, d, more, 0.0, row_j, NULL);
-            if (d < p.n_features && change != 0.0) p.excess[d * p.k + k] += change * p.excess[d * p.k + j];
-            __syncwarp();
+        }
+        int users = 0;
+        for (int at = threadIdx.x; at < own.listed; at += blockDim.x) {
+            index_t d = (index_t)AT(FEATURE, at);
+            double miss = AT(WISH, at) - next * AT(LOADING, at), half = 0.5 * miss * miss, value_j = 0.0;
+            double on = AT(ODDS, at) - AT(ON, at) * half, off = -AT(OFF, at) * half, *now = p.loadings + d * p.width + j;
+            word_t position = FEATURES + d;
+            double u = to_unit(word_pair(p.key, number, position, 0, 0).first);
+            if (d == kept || u * (1.0 + exp(fmin(off - on, 700.0))) < 1.0) {
+                double total = AT(OFF, at) + AT(SLAB_J, at);
+                value_j = AT(OFF, at) * miss / total + normal_at(p.key, number, position) / sqrt(total);
+                ++users;
+            }
+            AT(MORE, at) = change * AT(LOADING, at) + value_j - *now;
+            AT(TOO, at) = 0.0;
+            users -= *now != 0.0;
+            *now = value_j;
         }
         if (users) atomicAdd(p.usage + j, users);
-        if (blockIdx.x == 0 && change != 0.0) {
-            double linked = read_through(p.gram + k * p.k + j) + change * row_j[j];
-            __syncthreads();
-            for (int t = threadIdx.x; t < p.k; t += blockDim.x) {
-                p.turn[t * p.k + k] += change * p.turn[t * p.k + j];
-                double now = read_through(p.gram + k * p.k + t) + change * row_j[t];
-                if (t == k) now += change * linked;
-                p.gram[k * p.k + t] = now;
-                p.gram[t * p.k + k] = now;
-            }
-        }
-        grid_barrier(sums.barrier, sums.generation);
+        lower_excess(p, own, row_j, row_k);
     }
 }
 
-// Rows of the work space of a rotation.
-enum { X_OF, Y_OF, TAU, SLAB_ONE, SLAB_TWO, FIRST, SECOND, TOGETHER };
+// Rows of the list of a rotation, after those of both.
+enum { X_OF = TOO + 1, Y_OF, TAU, SLAB_ONE, SLAB_TWO, FIRST, SECOND };
 
-struct Axes { double c, s, first, both, second; };
-struct Odds { double first, second, both; };
-
+// Cosine and sine of the angle by which the pair's scores are turned, and their products then.
 __device__ inline Axes axes_of(double angle, double first, double both, double second) {
     double c = cos(angle), s = sin(angle);
     Axes out = {c, s, c * c * first + 2.0 * c * s * both + s * s * second,
@@ -287,25 +332,51 @@ __device__ inline Axes axes_of(double angle, double first, double both, double s
 }
 
 // Weights of the first factor alone, the second alone and both, all over e to the last value.
-__device__ inline void choices(const Problem& p, index_t d, const Axes& a, const Odds& odds, bool rough, double* out) {
-    double tau = AT(TAU, d), one = AT(SLAB_ONE, d), two = AT(SLAB_TWO, d), x = AT(X_OF, d), y = AT(Y_OF, d);
+__device__ inline void choices(const Own& own, int at, const Axes& a, const Odds& odds, bool rough, double* out) {
+    double tau = AT(TAU, at), one = AT(SLAB_ONE, at), two = AT(SLAB_TWO, at), x = AT(X_OF, at), y = AT(Y_OF, at);
     double b = tau * (a.c * x + a.s * y), b_too = tau * (a.c * y - a.s * x);
-    double q1 = one + tau * a.first, q2 = two + tau * a.second, r = tau * a.both, det = q1 * q2 - r * r;
-    double alone = 0.5 * b * b / q1, other = 0.5 * b_too * b_too / q2;
-    double together = 0.5 * (b * b * q2 - 2.0 * b * b_too * r + b_too * b_too * q1) / det;
-    out[0] = AT(FIRST, d) * odds.first * sqrt(one / q1) * (rough ? rough_exp(alone - together) : exp(alone - together));
-    out[1] = AT(SECOND, d) * odds.second * sqrt(two / q2) * (rough ? rough_exp(other - together) : exp(other - together));
-    out[2] = odds.both * sqrt(one * two / det);
+    double q1 = one + tau * a.first, q2 = two + tau * a.second, r = tau * a.both;
+    double by_1 = 1.0 / q1, by_2 = 1.0 / q2, by_det = 1.0 / (q1 * q2 - r * r);
+    double together = 0.5 * (b * b * q2 - 2.0 * b * b_too * r + b_too * b_too * q1) * by_det;
+    double alone = 0.5 * b * b * by_1 - together, other = 0.5 * b_too * b_too * by_2 - together;
+    out[0] = AT(FIRST, at) * odds.first * sqrt(one * by_1) * (rough ? rough_exp(alone) : exp(alone));
+    out[1] = AT(SECOND, at) * odds.second * sqrt(two * by_2) * (rough ? rough_exp(other) : exp(other));
+    out[2] = odds.both * sqrt(one * two * by_det);
     out[3] = together;
 }
 
-__device__ inline double log_rotation_of(const Problem& p, index_t d, const Axes& a, const Odds& odds, bool rough) {
+__device__ inline double log_rotation_of(const Own& own, int at, int number, bool rough) {
     double weight[4];
-    choices(p, d, a, odds, rough, weight);
+    choices(own, at, own.room->axes[number], own.room->odds, rough, weight);
     return weight[3] + log(weight[0] + weight[1] + weight[2]);
 }
 
-struct Modes { int number, at[ROTATION_MODES]; double weight[ROTATION_MODES], centre[ROTATION_MODES], spread[ROTATION_MODES]; };
+// The highest modes of a grid over half a circle, by its first warp.
+__device__ void find_modes(const double* value, double spacing, Modes& modes) {
+    int i = threadIdx.x, above = 0;
+    double here = value[i % ROTATION_GRID], highest = -INFINITY;
+    bool peak = i < ROTATION_GRID && here >= value[(i + ROTATION_GRID - 1) % ROTATION_GRID]
+                && here >= value[(i + 1) % ROTATION_GRID];
+    for (unsigned int rest = __ballot_sync(0xffffffffu, peak); rest; rest &= rest - 1) {
+        int n = __ffs(rest) - 1;
+        highest = fmax(highest, value[n]);
+        above += value[n] > here || (value[n] == here && n < i);
+    }
+    bool chosen = peak && above < ROTATION_MODES && here >= highest - ROTATION_DEPTH;
+    int number = __popc(__ballot_sync(0xffffffffu, chosen));
+    if (i == 0) modes.number = number;
+    if (chosen) modes.centre[above] = i * spacing;
+}
+
+__device__ void weigh_modes(Modes& modes) {
+    double top = -INFINITY, total = 0.0;
+    for (int m = 0; m < modes.number; ++m) top = fmax(top, modes.height[m]);
+    for (int m = 0; m < modes.number; ++m) {
+        modes.weight[m] = fmax(exp(modes.height[m] - top), ROTATION_FLOOR) * modes.spread[m];
+        total += modes.weight[m];
+    }
+    for (int m = 0; m < modes.number; ++m) modes.weight[m] *= (1.0 - ROTATION_UNIFORM) / total;
+}
 
 __device__ double log_rotation_proposal(double angle, const Modes& modes) {
     const double pi = 3.141592653589793, log_root_2pi = 0.9189385332046727;
@@ -327,193 +398,130 @@ COOPERATIVE rotate_pairs(index_t n_features, int k_all, int width, int by_featur
                     double* partial, unsigned int* barrier, int* accepted, word_t key) {
     Problem p = {n_features, k_all, width, by_feature, n_known, n_pairs, loadings, excess, gram, turn, usage, noise, slab,
                  logit, known, anchor, pairs, work, partial, barrier, accepted, key};
-    SHARED(double, room);
-    Sums sums = begin_sums(p, room);
-    double *row_j = room + MOST_SUMS * (blockDim.x / 32 + 1), *row_k = row_j + p.k;
+    SHARED(Room, room);
+    Own own = begin(p, room);
+    Modes& modes = room->modes;
     const double pi = 3.141592653589793, spacing = pi / ROTATION_GRID;
+    int thread = threadIdx.x;
     for (int number = 0; number < n_pairs; ++number) {
         int j = (int)p.pairs[2 * number], k = (int)p.pairs[2 * number + 1];
-        for (int t = threadIdx.x; t < p.k; t += blockDim.x) {
-            row_j[t] = read_through(p.gram + j * p.k + t);
-            row_k[t] = read_through(p.gram + k * p.k + t);
+        next_pair(p, own);
+        double *row_j = rows_of(p, own, number), *row_k = row_j + p.k;
+        if (thread + 1 == blockDim.x) {
+            double one = p.logit[j], two = p.logit[k], most = fmax(fmax(one, two), one + two);
+            room->odds = {exp(one - most), exp(two - most), exp(one + two - most)};
+        }
+        auto used = [&](index_t d) { return p.loadings[d * p.width + j] != 0.0 || p.loadings[d * p.width + k] != 0.0; };
+        list_features(own, used, [&](index_t d, int at) {
+            double g = p.loadings[d * p.width + j], h = p.loadings[d * p.width + k];
+            AT(FEATURE, at) = (double)d;
+            AT(X_OF, at) = p.excess[d * p.k + j] + g * row_j[j] + h * row_j[k];
+            AT(Y_OF, at) = p.excess[d * p.k + k] + g * row_j[k] + h * row_k[k];
+            AT(TAU, at) = p.noise[d];
+            AT(SLAB_ONE, at) = slab_at(p, d, j);
+            AT(SLAB_TWO, at) = slab_at(p, d, k);
+            AT(FIRST, at) = p.anchor[k] == d ? 0.0 : k < p.n_known ? exp(-p.known[d * p.n_known + k]) : 1.0;
+            AT(SECOND, at) = p.anchor[j] == d ? 0.0 : j < p.n_known ? exp(-p.known[d * p.n_known + j]) : 1.0;
+        });
+        const double* value = over_all(p, own, 3, 3, [&](int i, int at) {
+            return AT(TAU, at) * (i < 2 ? AT(X_OF, at) : AT(Y_OF, at)) * (i < 1 ? AT(X_OF, at) : AT(Y_OF, at));
+        });
+        // angles count from the principal axes, at which the pair is at `angle`
+        if (thread < 32) {
+            double angle = -0.5 * atan2(2.0 * value[1], value[0] - value[2]);
+            if (thread == 0) room->angle = angle;
+            if (thread < ROTATION_GRID) room->axes[thread] = axes_of(thread * spacing - angle, row_j[j], row_j[k], row_k[k]);
         }
         __syncthreads();
-        double jj = row_j[j], jk = row_j[k], kk = row_k[k], value[MOST_SUMS] = {0.0, 0.0, 0.0};
-        EACH_FEATURE(d) {
-            double g = p.loadings[d * p.width + j], h = p.loadings[d * p.width + k], tau = p.noise[d];
-            AT(FLAG, d) = g != 0.0 || h != 0.0 ? 1.0 : 0.0;
-            if (g == 0.0 && h == 0.0) continue;
-            double x = p.excess[d * p.k + j] + g * jj + h * jk, y = p.excess[d * p.k + k] + g * jk + h * kk;
-            AT(X_OF, d) = x;
-            AT(Y_OF, d) = y;
-            AT(TAU, d) = tau;
-            AT(SLAB_ONE, d) = slab_at(p, d, j);
-            AT(SLAB_TWO, d) = slab_at(p, d, k);
-            AT(FIRST, d) = p.anchor[k] == d ? 0.0 : k < p.n_known ? exp(-p.known[d * p.n_known + k]) : 1.0;
-            AT(SECOND, d) = p.anchor[j] == d ? 0.0 : j < p.n_known ? exp(-p.known[d * p.n_known + j]) : 1.0;
-            value[0] += tau * x * x;
-            value[1] += tau * x * y;
-            value[2] += tau * y * y;
-        }
-        over_all(value, 3, 3, sums);
-        double frame_turn = 0.5 * atan2(2.0 * value[1], value[0] - value[2]), angle = -frame_turn;
-        Axes frame = axes_of(frame_turn, jj, jk, kk);
-        double most = fmax(fmax(p.logit[j], p.logit[k]), p.logit[j] + p.logit[k]);
-        Odds odds = {exp(p.logit[j] - most), exp(p.logit[k] - most), exp(p.logit[j] + p.logit[k] - most)};
-        for (int i = 0; i < ROTATION_GRID; ++i) value[i] = 0.0;
-        EACH_FEATURE(d) {
-            if (AT(FLAG, d) == 0.0) continue;
-            double x = AT(X_OF, d), y = AT(Y_OF, d);
-            AT(X_OF, d) = frame.c * x + frame.s * y;
-            AT(Y_OF, d) = frame.c * y - frame.s * x;
-            for (int i = 0; i < ROTATION_GRID; ++i)
-                value[i] += log_rotation_of(p, d, axes_of(i * spacing, frame.first, frame.both, frame.second), odds, true);
-        }
-        over_all(value, ROTATION_GRID, ROTATION_GRID, sums);
-        Modes modes;
-        modes.number = 0;
-        double height[ROTATION_MODES], highest = -INFINITY;
-        for (int m = 0; m < ROTATION_MODES; ++m) {
-            int best = -1;
-            for (int i = 0; i < ROTATION_GRID; ++i) {
-                bool peak = value[i] >= value[(i + ROTATION_GRID - 1) % ROTATION_GRID]
-                            && value[i] >= value[(i + 1) % ROTATION_GRID];
-                for (int n = 0; n < modes.number; ++n) peak = peak && modes.at[n] != i;
-                if (peak && (best < 0 || value[i] > value[best])) best = i;
+        auto rough = [&](int i, int at) { return log_rotation_of(own, at, i, true); };
+        value = over_all(p, own, ROTATION_GRID, ROTATION_GRID, rough);
+        if (thread < 32) find_modes(value, spacing, modes);
+        __syncthreads();
+        // Newton's method: the density at the modes, after the first time, and before the last on both sides of them
+        for (int round = 0; round <= ROTATION_ROUNDS; ++round) {
+            int n = modes.number, all = round < ROTATION_ROUNDS ? 3 * n : n;
+            if (thread < all) {
+                double beside = thread < n ? 0.0 : thread < 2 * n ? -ROTATION_STEP : ROTATION_STEP;
+                room->axes[thread] = axes_of(modes.centre[thread % n] + beside - room->angle, row_j[j], row_j[k], row_k[k]);
             }
-            if (m == 0 && best >= 0) highest = value[best];
-            if (best < 0 || value[best] < highest - ROTATION_DEPTH) break;
-            modes.at[m] = best;
-            modes.centre[m] = best * spacing;
-            modes.spread[m] = 1.0;
-            height[m] = value[best];
-            modes.number = m + 1;
-        }
-        for (int round = 0; round < ROTATION_ROUNDS; ++round) {
-            for (int i = 0; i < 2 * modes.number; ++i) value[i] = 0.0;
-            EACH_FEATURE(d) {
-                if (AT(FLAG, d) == 0.0) continue;
-                for (int i = 0; i < 2 * modes.number; ++i) {
-                    double at = modes.centre[i / 2] + (i % 2 ? ROTATION_STEP : -ROTATION_STEP);
-                    value[i] += log_rotation_of(p, d, axes_of(at, frame.first, frame.both, frame.second), odds, true);
+            __syncthreads();
+            value = over_all(p, own, all, all, rough);
+            if (thread < n) {
+                double height = modes.height[thread] = value[thread];
+                if (round < ROTATION_ROUNDS) {
+                    double low = value[n + thread], high = value[2 * n + thread];
+                    double bend = fmax((2.0 * height - low - high) / (ROTATION_STEP * ROTATION_STEP), ROTATION_BEND);
+                    double move = 0.5 * (high - low) / ROTATION_STEP / bend;
+                    modes.centre[thread] += fmin(fmax(move, -0.5 * spacing), 0.5 * spacing);
+                    modes.spread[thread] = 1.0 / sqrt(bend);
                 }
             }
-            over_all(value, 2 * modes.number, 2 * modes.number, sums);
+            __syncthreads();
+        }
+        if (thread == 0) {
+            weigh_modes(modes);
+            double which = room->draws.which, next = pi * room->draws.uniform;
             for (int m = 0; m < modes.number; ++m) {
-                double low = value[2 * m], high = value[2 * m + 1];
-                double bend = fmax((2.0 * height[m] - low - high) / (ROTATION_STEP * ROTATION_STEP), ROTATION_BEND);
-                double move = 0.5 * (high - low) / ROTATION_STEP / bend;
-                modes.centre[m] += fmin(fmax(move, -0.5 * spacing), 0.5 * spacing);
-                modes.spread[m] = 1.0 / sqrt(bend);
+                if (0.0 <= which && which < modes.weight[m]) next = modes.centre[m] + modes.spread[m] * room->draws.normal;
+                which -= modes.weight[m];
             }
-            for (int m = 0; m < modes.number; ++m) value[m] = 0.0;
-            EACH_FEATURE(d) {
-                if (AT(FLAG, d) == 0.0) continue;
-                for (int m = 0; m < modes.number; ++m)
-                    value[m] += log_rotation_of(
-                        p, d, axes_of(modes.centre[m], frame.first, frame.both, frame.second), odds, true);
-            }
-            over_all(value, modes.number, modes.number, sums);
-            for (int m = 0; m < modes.number; ++m) height[m] = value[m];
-        }
-        double top = -INFINITY, total = 0.0;
-        for (int m = 0; m < modes.number; ++m) top = fmax(top, height[m]);
-        for (int m = 0; m < modes.number; ++m) {
-            modes.weight[m] = fmax(exp(height[m] - top), ROTATION_FLOOR) * modes.spread[m];
-            total += modes.weight[m];
-        }
-        for (int m = 0; m < modes.number; ++m) modes.weight[m] *= (1.0 - ROTATION_UNIFORM) / total;
-        Words words = word_pair(p.key, number, 1, 0, 0);
-        double which = to_unit(words.first), accept = to_unit(words.second);
-        double next = pi * to_unit(word_pair(p.key, number, 0, 0, 0).first);
-        for (int m = 0; m < modes.number; ++m) {
-            if (0.0 <= which && which < modes.weight[m]) next = modes.centre[m] + modes.spread[m] * normal_at(p.key, number, 2);
-            which -= modes.weight[m];
-        }
-        value[0] = value[1] = 0.0;
-        Axes there = axes_of(next, frame.first, frame.both, frame.second);
-        Axes here = axes_of(angle, frame.first, frame.both, frame.second);
-        EACH_FEATURE(d) {
-            if (AT(FLAG, d) == 0.0) continue;
-            value[0] += log_rotation_of(p, d, there, odds, false);
-            value[1] += log_rotation_of(p, d, here, odds, false);
-        }
-        over_all(value, 2, 2, sums);
-        double ratio = value[0] - value[1] + log_rotation_proposal(angle, modes) - log_rotation_proposal(next, modes);
-        if (log(accept) < ratio) {
-            if (thread_number() == 0) *p.accepted += 1;
-        } else {
-            next = angle;
-        }
-        Axes a = axes_of(next, frame.first, frame.both, frame.second);
-        double c = cos(next - angle), s = sin(next - angle);
-        // S of the turned scores, these two rows of it, in every block
-        for (int t = threadIdx.x; t < p.k; t += blockDim.x) {
-            double x = row_j[t], y = row_k[t];
-            row_j[t] = c * x + s * y;
-            row_k[t] = c * y - s * x;
+            room->axes[0] = axes_of(next - room->angle, row_j[j], row_j[k], row_k[k]);
+            room->axes[1] = axes_of(0.0, row_j[j], row_j[k], row_k[k]);
+            room->next = next;
         }
         __syncthreads();
-        if (threadIdx.x == 0) {
-            double x = row_j[j], y = row_j[k];
-            row_j[j] = c * x + s * y;
-            row_j[k] = c * y - s * x;
-            x = row_k[j];
-            y = row_k[k];
-            row_k[j] = c * x + s * y;
-            row_k[k] = c * y - s * x;
+        // by the last warp, for which there seldom are features
+        if (thread + 2 >= blockDim.x) {
+            int i = thread + 2 - blockDim.x;
+            room->density[i] = log_rotation_proposal(i ? room->angle : room->next, modes);
         }
-        __syncthreads();
-        int users_j = 0, users_k = 0;
-        index_t step = (index_t)gridDim.x * blockDim.x, first = thread_number();
-        for (index_t d = first; d - threadIdx.x % 32 < p.n_features; d += step) {
-            double more = 0.0, too = 0.0;
-            if (d < p.n_features) {
+        value = over_all(p, own, 2, 2, [&](int i, int at) { return log_rotation_of(own, at, i, false); });
+        bool turns = room->draws.log_accept < value[0] - value[1] + room->density[1] - room->density[0];
+        Axes a = room->axes[turns ? 0 : 1];
+        if (turns && thread_number() == 0) *p.accepted += 1;
+        if (turns) {
+            for (index_t d = own.start + thread; d < own.start + own.size; d += blockDim.x) {
                 double *e = p.excess + d * p.k, x = e[j], y = e[k];
-                e[j] = c * x + s * y;
-                e[k] = c * y - s * x;
-                if (AT(FLAG, d) != 0.0) {
-                    double g = p.loadings[d * p.width + j], h = p.loadings[d * p.width + k], weight[4];
-                    choices(p, d, a, odds, false, weight);
-                    word_t position = FEATURES + 2 * d;
-                    double u = to_unit(word_pair(p.key, number, position, 0, 0).first) * (weight[0] + weight[1] + weight[2]);
-                    bool one = u >= weight[1], two = u < weight[1] || u >= weight[1] + weight[0];
-                    double tau = AT(TAU, d), b = tau * (a.c * AT(X_OF, d) + a.s * AT(Y_OF, d));
-                    double b_too = tau * (a.c * AT(Y_OF, d) - a.s * AT(X_OF, d));
-                    double p_one = AT(SLAB_ONE, d) + tau * a.first, p_two = AT(SLAB_TWO, d) + tau * a.second, r = tau * a.both;
-                    double value_j = 0.0, value_k = 0.0;
-                    if (two) {
-                        double precision = p_two, mean = b_too;
-                        if (one) {
-                            precision = p_two - r * r / p_one;
-                            mean = b_too - r * b / p_one;
-                        }
-                        value_k = mean / precision + normal_at(p.key, number, position + 1) / sqrt(precision);
-                    }
-                    if (one) value_j = (b - r * value_k) / p_one + normal_at(p.key, number, position) / sqrt(p_one);
-                    more = value_j - (c * g + s * h);
-                    too = value_k - (c * h - s * g);
-                    users_j += (int)one - (int)(g != 0.0);
-                    users_k += (int)two - (int)(h != 0.0);
-                    p.loadings[d * p.width + j] = value_j;
-                    p.loadings[d * p.width + k] = value_k;
-                }
+                e[j] = a.c * x + a.s * y;
+                e[k] = a.c * y - a.s * x;
             }
-            __syncwarp();
-            lower_excess(p, d, more, too, row_j, row_k);
+            for (int t = thread; t < p.k; t += blockDim.x) {
+                double x = row_j[t], y = row_k[t];
+                row_j[t] = t == j ? a.first : t == k ? a.both : a.c * x + a.s * y;
+                row_k[t] = t == j ? a.both : t == k ? a.second : a.c * y - a.s * x;
+                if (blockIdx.x != 0) continue;
+                put_rows(p, row_j, j, k, t);
+                x = p.turn[t * p.k + j], y = p.turn[t * p.k + k];
+                p.turn[t * p.k + j] = a.c * x + a.s * y;
+                p.turn[t * p.k + k] = a.c * y - a.s * x;
+            }
+        }
+        int users_j = 0, users_k = 0;
+        for (int at = thread; at < own.listed; at += blockDim.x) {
+            index_t d = (index_t)AT(FEATURE, at);
+            double *g = p.loadings + d * p.width + j, *h = p.loadings + d * p.width + k, weight[4];
+            choices(own, at, a, room->odds, false, weight);
+            word_t position = FEATURES + 2 * d;
+            double u = to_unit(word_pair(p.key, number, position, 0, 0).first) * (weight[0] + weight[1] + weight[2]);
+            bool one = u >= weight[1], two = u < weight[1] || u >= weight[1] + weight[0];
+            double tau = AT(TAU, at), b = tau * (a.c * AT(X_OF, at) + a.s * AT(Y_OF, at)), value_j = 0.0;
+            double b_too = tau * (a.c * AT(Y_OF, at) - a.s * AT(X_OF, at)), value_k = 0.0;
+            double p_one = AT(SLAB_ONE, at) + tau * a.first, p_two = AT(SLAB_TWO, at) + tau * a.second, r = tau * a.both;
+            if (two) {
+                // given the pattern, the first integrated out if it is in use
+                double precision = one ? p_two - r * r / p_one : p_two, mean = one ? b_too - r * b / p_one : b_too;
+                value_k = mean / precision + normal_at(p.key, number, position + 1) / sqrt(precision);
+            }
+            if (one) value_j = (b - r * value_k) / p_one + normal_at(p.key, number, position) / sqrt(p_one);
+            AT(MORE, at) = value_j - (a.c * *g + a.s * *h);
+            AT(TOO, at) = value_k - (a.c * *h - a.s * *g);
+            users_j += (int)one - (int)(*g != 0.0);
+            users_k += (int)two - (int)(*h != 0.0);
+            *g = value_j;
+            *h = value_k;
         }
         if (users_j) atomicAdd(p.usage + j, users_j);
         if (users_k) atomicAdd(p.usage + k, users_k);
-        if (blockIdx.x == 0) {
-            for (int t = threadIdx.x; t < p.k; t += blockDim.x) {
-                double x = p.turn[t * p.k + j], y = p.turn[t * p.k + k];
-                p.turn[t * p.k + j] = c * x + s * y;
-                p.turn[t * p.k + k] = c * y - s * x;
-                p.gram[j * p.k + t] = p.gram[t * p.k + j] = row_j[t];
-            }
-            __syncthreads();
-            for (int t = threadIdx.x; t < p.k; t += blockDim.x) p.gram[k * p.k + t] = p.gram[t * p.k + k] = row_k[t];
-        }
-        grid_barrier(sums.barrier, sums.generation);
+        lower_excess(p, own, row_j, row_k);
     }
 }

@@ -89,23 +89,41 @@ KERNEL sweep_rows(index_t n_features, int k, int width, double* loadings, const 
         if (count[i]) atomicAdd(usage + i, count[i]);
 }
 
-// Each feature's loadings in use, and their Σ λ g² (2, D); a warp a feature.
+// A feature's loadings in use, and their Σ λ g², by a warp; none where slab is NULL.
+struct Weight { double number, square; };
+__device__ inline Weight weight_of(const double* row, const double* slab, int k) {
+    Weight out = {0.0, 0.0};
+    for (int j = threadIdx.x % 32; slab && j < k; j += 32) {
+        double g = row[j];
+        out.number += g != 0.0 ? 1.0 : 0.0;
+        out.square += slab[j] * g * g;
+    }
+    out.number = warp_sum(out.number);
+    out.square = warp_sum(out.square);
+    return out;
+}
+
+// The same for every feature (2, D), a warp each.
 KERNEL slab_weight(index_t n_features, int k, int width, const double* loadings, const double* slab, double* out) {
     index_t d = thread_number() / 32;
-    int lane = threadIdx.x % 32;
     if (d >= n_features) return;
-    double number = 0.0, square = 0.0;
-    for (int j = lane; j < k; j += 32) {
-        double g = loadings[d * width + j];
-        number += g != 0.0 ? 1.0 : 0.0;
-        square += slab[j] * g * g;
+    Weight weight = weight_of(loadings + d * width, slab, k);
+    if (threadIdx.x % 32 == 0) {
+        out[d] = weight.number;
+        out[n_features + d] = weight.square;
     }
-    number = warp_sum(number);
-    square = warp_sum(square);
-    if (lane == 0) {
-        out[d] = number;
-        out[n_features + d] = square;
-    }
+}
+
+// Noise precisions, Gamma(shape + half the number, rate + half the squares) and no larger than most, a warp each: of n
+// residuals with sum of squares r, and of loadings with slabs in units of the noise (NULL for none).
+KERNEL fill_noise(index_t n, int k, int width, const double* loadings, const double* slab, const double* count,
+                  const double* residual, double shape, double rate, double most, word_t key, double* out) {
+    index_t d = thread_number() / 32;
+    if (d >= n) return;
+    Weight weight = weight_of(loadings + d * width, slab, k);
+    if (threadIdx.x % 32) return;
+    double number = count[d] + weight.number, square = residual[d] + weight.square;
+    out[d] = fmin(gamma_draw(shape + 0.5 * number, key, d, 0) / (rate + 0.5 * square), most);
 }
 
 // Σ_d g² w_d of every factor, of the features of one block; w is NULL for ones. A block's sums go to out (blocks, K).
@@ -148,17 +166,17 @@ KERNEL centre_double(index_t n, int k, int width, const double* from, const doub
     centre<double>(n, k, width, from, less, out);
 }
 
-// out (n, k) += numbers of the table's precision in rows of `width`.
+// out (n, k) += numbers of the table's precision in rows of `width`; or = where there is nothing yet.
 template <typename T>
-__device__ void accumulate(index_t n, int k, int width, const T* from, double* out) {
+__device__ void accumulate(index_t n, int k, int width, const T* from, int first, double* out) {
     index_t i = thread_number();
-    if (i < n * k) out[i] += (double)from[i / k * width + i % k];
+    if (i < n * k) out[i] = (double)from[i / k * width + i % k] + (first ? 0.0 : out[i]);
 }
-KERNEL accumulate_float(index_t n, int k, int width, const float* from, double* out) {
-    accumulate<float>(n, k, width, from, out);
+KERNEL accumulate_float(index_t n, int k, int width, const float* from, int first, double* out) {
+    accumulate<float>(n, k, width, from, first, out);
 }
-KERNEL accumulate_double(index_t n, int k, int width, const double* from, double* out) {
-    accumulate<double>(n, k, width, from, out);
+KERNEL accumulate_double(index_t n, int k, int width, const double* from, int first, double* out) {
+    accumulate<double>(n, k, width, from, first, out);
 }
 
 // Loadings in rows of `width` times the features' weights as a dense (D, K), and 1 where they are in use.
@@ -209,16 +227,22 @@ KERNEL centre_cross(index_t n, int k, const double* total, const double* count, 
     if (j == 0) power[d] = fmax(square[d] - mu * (2.0 * total[d] - mu * count[d]), 0.0);
 }
 
-// Features' means given all else, a warp each.
-KERNEL draw_means(index_t n, int k, int width, const double* loadings, const double* sums, const double* total,
-                  const double* count, const double* noise, word_t key, double* out) {
+// Features' means given all else, a warp each; T and Σ (y − now)² follow as by `centre_cross`.
+KERNEL draw_means(index_t n, int k, int width, const double* loadings, const double* total, const double* count,
+                  const double* square, const double* noise, const double* shift, const double* sums,
+                  const double* old, word_t key, double* cross, double* power, double* out) {
     index_t d = thread_number() / 32;
     int lane = threadIdx.x % 32;
     if (d >= n) return;
-    double fit = 0.0;
+    double fit = 0.0, before = old ? old[d] : 0.0;
     for (int j = lane; j < k; j += 32) fit += loadings[d * width + j] * sums[j];
-    fit = warp_sum(fit);
-    if (lane == 0) out[d] = (total[d] - fit) / count[d] + normal_at(key, d, 0) / sqrt(noise[d] * count[d]);
+    double mu = (total[d] - warp_sum(fit)) / count[d] + normal_at(key, d, 0) / sqrt(noise[d] * count[d]);
+    for (int j = lane; j < k; j += 32)
+        cross[d * k + j] += (total[d] - count[d] * before) * shift[j] - (mu - before) * sums[j];
+    if (lane == 0) {
+        power[d] = fmax(square[d] - mu * (2.0 * total[d] - mu * count[d]), 0.0);
+        out[d] = mu;
+    }
 }
 
 // The fit of scores that are `by` lowers the features' means, a warp each.

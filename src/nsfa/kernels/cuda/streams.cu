@@ -85,16 +85,6 @@ KERNEL fill_gammas(index_t n, const double* shape, const double* rate, double mo
     if (i < n) out[i] = fmin(gamma_draw(shape[i], key, i, 0) / rate[i], most);
 }
 
-// Noise precisions, Gamma(shape + half the number, rate + half the squares) and no larger than most, one a thread: of n
-// residuals with sum of squares r, and of loadings (weight (2, n) or NULL for none).
-KERNEL fill_noise(index_t n, const double* count, const double* residual, const double* weight, double shape,
-                  double rate, double most, word_t key, double* out) {
-    index_t i = thread_number();
-    if (i >= n) return;
-    double number = count[i] + (weight ? weight[i] : 0.0), square = residual[i] + (weight ? weight[n + i] : 0.0);
-    out[i] = fmin(gamma_draw(shape + 0.5 * number, key, i, 0) / (rate + 0.5 * square), most);
-}
-
 // Add standard normals to (n, k): row i is the stream of row first + i, two columns a position.
 KERNEL add_normals(index_t n, index_t k, word_t key, index_t first, double* out) {
     index_t blocks = (k + 1) / 2, i = thread_number();
