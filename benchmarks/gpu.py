@@ -20,8 +20,23 @@ from nsfa.gpu_samples import DeviceSamples, DeviceTable, gpu_samples
 from nsfa.kernels import get_kernels
 from nsfa.kernels.device import CupyDevice
 from nsfa.kernels.gpu import GpuKernels
+from nsfa.kernels.streams import fresh_key, normals_at
 from nsfa.model import preset
 from nsfa.passing import ObservedTable, PassingSamples
+
+
+class Keyed(PassingSamples):
+    """The CPU's samples, features' means with the random numbers that a device takes."""
+
+    def draw_intercept(self, state, rng):
+        error = normals_at(fresh_key(rng), np.arange(self.n_features), 0)
+        zeros = type("Zeros", (), {"standard_normal": lambda _, n: error})()
+        return super().draw_intercept(state, zeros)
+
+
+def on_cpu(data) -> Keyed:
+    """The twin on the CPU of samples on a device."""
+    return Keyed(ObservedTable(data, get_kernels()), get_kernels(), at_once=True)
 
 
 def check() -> None:
@@ -30,7 +45,7 @@ def check() -> None:
         X = make_sparse_factors(*shape, n_components=8, density=0.2, random_state=0).X
         for dtype in ("float64", "float32"):
             data = observe(X, dtype=dtype)
-            kinds = PassingSamples(ObservedTable(data, get_kernels()), get_kernels(), at_once=True), gpu_samples(data)
+            kinds = on_cpu(data), gpu_samples(data)
             cpu, gpu = (Chain(s, preset("nsfa"), chain_generator(3, 0), start, tune=20) for s in kinds)
             for number in range(1, 11):
                 cpu.sweep()
@@ -83,10 +98,10 @@ def small() -> None:
     """12,558 genes × 171 samples with 40 planted factors."""
     data = observe(make_sparse_factors(171, 12558, n_components=40, density=0.1, random_state=0).X, dtype="float32")
     chain = Chain(gpu_samples(data), preset("nsfa"), chain_generator(0, 0), 40, tune=200)
-    for _ in range(60):
+    for _ in range(400):
         chain.sweep()
-    times(chain, 100, "12,558 × 171")
-    moves(chain, 50)
+    times(chain, 200, "12,558 × 171")
+    moves(chain, 100)
 
 
 def real(path: str) -> None:
@@ -209,7 +224,11 @@ def geweke() -> None:
     kernels = GpuKernels(device)
 
     class Table(joint.Keeping, DeviceTable):
-        pass
+        def _drawn(self, half, *given):
+            out = super()._drawn(half, *given)
+            # they lie behind columns of ones
+            self.scores[-1] = out[:, -half.shape[1] :]
+            return out
 
     class OnDevice(joint.Given, DeviceSamples):
         def __init__(self, data) -> None:

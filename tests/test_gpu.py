@@ -2,6 +2,7 @@
 
 import copy
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,34 +19,22 @@ from nsfa.data import observe
 from nsfa.datasets import make_sparse_factors
 from nsfa.gpu_blocks import DenseBlocks, StreamedBlocks
 from nsfa.gpu_samples import DeviceState, DeviceTable, gpu_samples
-from nsfa.kernels import Rows, get_kernels
+from nsfa.kernels import Rows
 from nsfa.kernels.device import GpuError
 from nsfa.kernels.gpu import GpuKernels
-from nsfa.kernels.streams import fresh_key, normals_at
 from nsfa.length import Length
 from nsfa.model import Priors, preset
 from nsfa.moves.info import Info
-from nsfa.passing import ObservedTable, PassingSamples
 from nsfa.runner import sample
 from nsfa.state import State
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.gpu import on_cpu
 
 
 def table(shape=(30, 40), components=3, dtype="float64", sparse=False):
     X = make_sparse_factors(*shape, n_components=components, density=0.3, random_state=0).X
     return observe(sp.csr_array(np.where(np.abs(X) > 0.3, X, 0.0)) if sparse else X, dtype=dtype)
-
-
-class Keyed(PassingSamples):
-    """The CPU's samples, features' means with the random numbers that a device takes."""
-
-    def draw_intercept(self, state, rng):
-        error = normals_at(fresh_key(rng), np.arange(self.n_features), 0)
-        zeros = type("Zeros", (), {"standard_normal": lambda _, n: error})()
-        return super().draw_intercept(state, zeros)
-
-
-def on_cpu(data):
-    return Keyed(ObservedTable(data, get_kernels()), get_kernels(), at_once=True)
 
 
 SETTINGS = {
