@@ -426,6 +426,18 @@ def test_a_run_reads_its_table_and_diagnoses_its_draws_once(table, tmp_path, mon
     assert sorted(done) == ["diagnose", "read_sheet", "summary"]
 
 
+def test_heavy_tails_are_noted_where_noise_is_normal(tmp_path, rng):
+    X = pd.DataFrame(rng.standard_t(3, (12, 30)), [f"g{d}" for d in range(12)], [f"s{n}" for n in range(30)])
+    X.to_csv(tmp_path / "t.csv")
+    assert "try --noise robust" in run("fit", tmp_path / "t.csv", "-o", tmp_path / "plain", *TINY).stderr
+    robust = run("fit", tmp_path / "t.csv", "-o", tmp_path / "robust", *TINY, "--noise", "robust")
+    assert "--noise robust" not in robust.stderr
+    short = "--splits", "1", "--chains", "1", "--tune", "2", "--draws", "2"
+    for models, noted in (("nsfa", True), ("nsfa,nsfa+robust", False)):
+        told = run("compare", tmp_path / "t.csv", "-o", tmp_path / models, "--models", models, *short)
+        assert ("try --noise robust" in told.stderr) == noted
+
+
 def test_notes_on_the_table_are_in_the_results(tmp_path, rng):
     X = rng.normal(8, 1, (12, 15))
     X[rng.random(X.shape) < 0.1] = -999

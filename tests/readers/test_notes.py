@@ -155,6 +155,27 @@ def test_sparse_tables_stay_sparse(counted, monkeypatch):
         assert len(notes_on(table, SAMPLES, GENES, False)) == 1
 
 
+def test_heavy_tails(rng):
+    normal, heavy = rng.normal(size=(50, 80)), rng.standard_t(4, size=(50, 80))
+    for plain in (normal, normal[:20], with_holes(normal, rng), normal @ rng.normal(size=(80, 80)), heavy[:19]):
+        assert notes.tails(plain) is None
+    for form in (heavy, with_holes(heavy, rng), 1e-6 * heavy + 7):
+        text = notes.tails(form)
+        assert "more than 4 deviations from their gene's median" in text and "--noise robust (noise='robust')" in text
+    heavy[0, 3] = np.nan
+    heavy[:, 7] = np.nan
+    heavy[:, 9] = 2.0
+    assert notes.tails(heavy) is not None, "a gene without values or with a single one has no say"
+    assert notes.tails(sp.csr_array(normal)) is None is notes.tails(np.rint(30 * np.exp(normal)))
+    assert notes.tails(np.where(rng.random(normal.shape) < 0.7, 0, normal)) is None, "many zeros hide the tails"
+
+
+def test_tails_are_of_what_is_fitted(tmp_path, rng):
+    np.save(tmp_path / "t.npy", 2 ** rng.normal(8, 2, size=(60, 40)))
+    assert "--noise robust" in read_table(tmp_path / "t.npy").notes[-1]
+    assert not any("--noise robust" in text for text in read_table(tmp_path / "t.npy", log2=True).notes)
+
+
 def test_the_notes_reach_the_table(tmp_path, counted):
     np.save(tmp_path / "t.npy", counted.T)
     assert "as counts are" in read_table(tmp_path / "t.npy").notes[0]

@@ -89,7 +89,9 @@ def run_comparison(
     goes_on = half_compared(out) and not run.force
     if not goes_on:
         check_free(out, run.force)
-    read = read_input(table, reading, run.quiet)
+    # what one of the models answers is not for a note to ask
+    special = max((word.partition("+")[2] for word in estimators), default="")
+    read = read_input(table, reading, run.quiet, **KINDS[special])
     if not run.ignore_memory and not where.dask:
         _check_memory(read.shape, estimators, sampling, run.jobs, how["splits"])
     source, reading = describe_input(table, read), absolute_paths(reading, "genes")

@@ -82,7 +82,7 @@ def fit(
     else:
         if not run.ignore_memory:
             memory.check_file(table)
-        read = read_input(table, reading, run.quiet, str(model.likelihood))
+        read = read_input(table, reading, run.quiet, str(model.likelihood), str(model.noise))
     given = Companions(read.annotations, None, read.symbols)
     companions = read_companions(wanted, read.sample_names, read.gene_names, given, run.quiet)
     if not run.ignore_memory and not where.dask:
@@ -104,17 +104,19 @@ def _holes(source: dict[str, Any]) -> str:
     return f"{missing:,} entries missing ({missing / size:.1%})" if missing else "none missing"
 
 
-def read_input(table: Path, reading: ReadingOptions, quiet: bool, likelihood: str = "gaussian") -> Any:
-    """Read a table, and say what was noticed, but for what a ``likelihood`` of its own answers."""
+def read_input(
+    table: Path, reading: ReadingOptions, quiet: bool, likelihood: str = "gaussian", noise: str = "diagonal"
+) -> Any:
+    """Read a table, and say what was noticed, but for what a ``likelihood`` of its own, or robust noise, answers."""
     from nsfa.cli.errors import quiet_library
     from nsfa.discrete import NO_COUNTS
     from nsfa.readers import read_table
 
     with quiet_library(quiet):
         read = read_table(table, **vars(reading))
-    if likelihood != "gaussian":
+    if likelihood != "gaussian" or noise == "robust":
         # what has no counts, the fit says by itself
-        said = "--likelihood", NO_COUNTS
+        said = ("--noise",) if likelihood == "gaussian" else ("--noise", "--likelihood", NO_COUNTS)
         read = replace(read, notes=[text for text in read.notes if not any(word in text for word in said)])
     for text in [] if quiet else read.notes:
         note(text)

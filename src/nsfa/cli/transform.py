@@ -47,8 +47,10 @@ def transform(
         what = "a directory" if output.is_dir() else "one that is there"
         advice = "name a file in it" if output.is_dir() else "choose another name, or replace it with --force"
         raise ValueError(f"The output must be a new file. Got {output}, {what}; {advice}.")
-    likelihood = read_config(results).get("model", {}).get("likelihood", "gaussian")
-    read = read_input(table, reading, talk.quiet, likelihood)
+    model = read_config(results).get("model", {})
+    read = read_input(
+        table, reading, talk.quiet, model.get("likelihood", "gaussian"), model.get("noise", "diagonal")
+    )
     if not talk.quiet:
         _compare_units(results, reading)
     with quiet_library(talk.quiet):

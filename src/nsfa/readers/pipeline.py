@@ -17,7 +17,7 @@ from nsfa.readers import filters
 from nsfa.readers.formats import checksum, read_sheet
 from nsfa.readers.lists import named, read_genes
 from nsfa.readers.names import complete, doubts
-from nsfa.readers.notes import notes_on
+from nsfa.readers.notes import notes_on, tails
 from nsfa.readers.sheet import Sheet, show_some
 
 
@@ -118,6 +118,8 @@ def read_table(
             note = f"There are only {len(cut.genes):,} genes, fewer than the {top_genes:,} to keep."
             cut = replace(cut, notes=[*cut.notes, note])
         cut = cut.keep(filters.most_varying(filters.variances(cut.values), top_genes))
+    heavy = tails(cut.values)
+    cut = cut if heavy is None else replace(cut, notes=[*cut.notes, heavy])
     return cut.table(sheet.checksum or checksum(path))
 
 
