@@ -3,8 +3,8 @@
     python -m benchmarks.robust [--tables ecoli breast prostate] [--splits 3] [-o FILE]
 
 A tenth of the entries is hidden, the same for both, and default fits say what they think of them: the mean log density
-(lppd), robust less Gaussian with the standard error over entries, the root of the mean squared error, and at the end the
-mean over splits.
+(lppd), robust less Gaussian with the standard error over entries, the root of the mean squared error, and at the end
+the mean over splits.
 """
 
 from __future__ import annotations
@@ -60,8 +60,10 @@ def main() -> None:
             gains.append(gain.mean())
             error = gain.std() / np.sqrt(len(gain))
             factors, seconds = f"{plain[1]:.1f} and {robust[1]:.1f}", f"{plain[2]:.0f} and {robust[2]:.0f} s"
-            lppd, rmse = (f"{a:.4f} and {b:.4f}" for a, b in ((plain[0].mean(), robust[0].mean()), (plain[3], robust[3])))
-            tell(f"{name}, split {split}: {lppd}, {gain.mean():+.4f} ± {error:.4f}, rmse {rmse}, K {factors}, {seconds}")
+            lppd = f"{plain[0].mean():.4f} and {robust[0].mean():.4f}"
+            rmse = f"{plain[3]:.4f} and {robust[3]:.4f}"
+            told = f"{lppd}, {gain.mean():+.4f} ± {error:.4f}, rmse {rmse}, K {factors}, {seconds}"
+            tell(f"{name}, split {split}: {told}")
         if len(gains) > 1:
             error = np.std(gains, ddof=1) / np.sqrt(len(gains))
             tell(f"{name}, {len(gains)} splits: {np.mean(gains):+.4f} ± {error:.4f}")

@@ -48,9 +48,7 @@ def transform(
         advice = "name a file in it" if output.is_dir() else "choose another name, or replace it with --force"
         raise ValueError(f"The output must be a new file. Got {output}, {what}; {advice}.")
     model = read_config(results).get("model", {})
-    read = read_input(
-        table, reading, talk.quiet, model.get("likelihood", "gaussian"), model.get("noise", "diagonal")
-    )
+    read = read_input(table, reading, talk.quiet, model.get("likelihood", "gaussian"), model.get("noise", "diagonal"))
     if not talk.quiet:
         _compare_units(results, reading)
     with quiet_library(talk.quiet):
