@@ -58,6 +58,26 @@ def test_hidden_entries_were_seen_and_leave_two_in_every_row_and_column(table):
     assert hide(table, 0.1, np.random.default_rng(0)).mean() == pytest.approx(0.095, abs=0.02)
 
 
+def test_features_keep_what_makes_them_vary(table):
+    """Nothing can be said of a feature that does not vary: its entries are not scored, whatever is hidden."""
+    X = np.nan_to_num(table)
+    X[:, 0], X[:, 1] = 3.0, 0.0
+    X[5, 1] = 1.0
+    masks = [hide(X, 0.4, np.random.default_rng(seed)) for seed in range(20)]
+    assert not any(mask[:, 0].any() or mask[5, 1] for mask in masks) and any(mask[:, 1].any() for mask in masks)
+    scores = compare(X, {"fa": FA(2, chains=1, tune=5, draws=5)}, splits=2, n_jobs=1, progress=False)
+    assert np.isfinite(scores.lppd).all()
+
+
+def test_scores_of_several_kinds_are_pointed_out(table):
+    X = np.rint(np.exp(np.nan_to_num(table)))
+    short = {"chains": 1, "tune": 5, "draws": 5}
+    models = {"a": FA(2, **short), "b": FA(2, likelihood="counts", **short)}
+    with pytest.warns(UserWarning, match="compare it among models of one likelihood, and rmse among all") as caught:
+        compare(X, models, splits=1, n_jobs=1, progress=False)
+    assert caught[0].filename == __file__
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

@@ -480,6 +480,25 @@ def test_chains_and_comparisons_are_tasks_where_the_table_fits_a_worker(table, c
         SFA(2, **SHORT, n_jobs="many").fit(X)
 
 
+def test_a_task_that_fails_fails_once(client, tmp_path):
+    with pytest.raises(ValueError, match="no good"):
+        list(dask_blocks.done(client, fail, tmp_path / "tries", [1]))
+    assert (tmp_path / "tries").read_text() == "x"
+
+
+def fail(path, _):
+    with path.open("a") as file:
+        file.write("x")
+    raise ValueError("no good")
+
+
+def test_a_finished_comparison_starts_no_workers(table, tmp_path, monkeypatch):
+    how = {"models": {"sfa": SFA(2, **SHORT)}, "splits": 1, "progress": False, "store": tmp_path / "fits.csv"}
+    one = nsfa.compare(table[:60, :12], n_jobs=1, **how)
+    monkeypatch.setattr("nsfa.tasks.connected", None)
+    pd.testing.assert_frame_equal(nsfa.compare(table[:60, :12], n_jobs="dask", **how), one)
+
+
 def test_a_comparison_sends_its_table_once(table, client, monkeypatch):
     sent, done = [], dask_blocks.done
     monkeypatch.setattr("nsfa.tasks.done", lambda *given: (sent.append(given[2:]), done(*given))[1])

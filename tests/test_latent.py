@@ -1,5 +1,7 @@
 """Tables that only hint at their Gaussian values: outliers, counts, zeros and ones, from the fit to the answers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +17,9 @@ from nsfa.latent_samples import samples_of
 from nsfa.metrics import match_factors
 from nsfa.model import Priors, preset
 from nsfa.model.joint import log_joint
-from nsfa.posterior.latent import poisson_normal_log_mass, row_numbers
+from nsfa.model.priors import outlier_scales
+from nsfa.posterior import outliers
+from nsfa.posterior.latent import poisson_normal_log_mass, row_numbers, seen_draw, seen_mean
 from nsfa.report import write_report
 
 SETTINGS = {
@@ -76,6 +80,32 @@ def test_hidden_entries_are_predicted_on_their_own_scale(fitted):
         values = range(2) if model.likelihood == "binary" else range(60)
         total = sum(np.exp(model.posterior_.log_predictive_density(np.full_like(X, v), some)) for v in values)
         np.testing.assert_allclose(total, 1.0, atol=0.02)
+
+
+def test_what_is_expected_of_rare_counts_is_near_what_was_seen():
+    """What a few counts say of their noise leaves it such tails that a mean without end would have no value."""
+    rng = np.random.default_rng(3)
+    level = np.concatenate([np.full(20, np.log(0.03)), np.full(20, np.log(3.0))])
+    X = rng.poisson(np.exp(level + 0.3 * rng.standard_normal((60, 40)))).astype(float)
+    X = X[:, X.any(axis=0)]
+    with pytest.warns(match="converged|Not|settled|draws"):
+        model = NSFA(likelihood="counts", **{**SHORT, "draws": 100}).fit(X)
+    noise = np.array([1.0 / draw.noise_precision for draw in model.posterior_.draws]).max(axis=0)
+    assert noise[:10].max() > 20, "the noise of some rare genes is large in some draws"
+    holes = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+    filled, largest = model.impute(holes), X.max(axis=0)
+    ratio = filled.mean(axis=0) / X.mean(axis=0)
+    assert (filled <= 4 * largest).all() and ratio.min() > 0.5 and ratio.max() < 2
+
+
+@pytest.mark.parametrize("deviation", [0.3, 2.0, 14.0])
+def test_means_of_counts_end_at_their_ceiling(deviation):
+    z = stats.norm(-0.4, deviation)
+    density = lambda x: np.exp(min(x, 1.5) + 0.7) * z.pdf(x)  # noqa: E731
+    expected = sum(integrate.quad(density, *ends, limit=400)[0] for ends in ((-40, 1.5), (1.5, 60)))
+    spec, given = ModelSpec(likelihood="counts"), (np.array([-0.4]), np.array([deviation**2]), np.array([0.7]))
+    np.testing.assert_allclose(seen_mean(spec, *given, np.array([1.5])), expected, rtol=1e-3)
+    np.testing.assert_array_equal(seen_mean(spec, *given, np.array([-np.inf])), 0.0)
 
 
 @pytest.mark.parametrize(("level", "near"), [(1.0, 0.2), (5.0, 0.3)])
@@ -148,6 +178,42 @@ def test_scores_of_new_samples_are_those_of_the_fit(fitted):
     again = model.transform(np.where(missing, np.nan, X))
     for k in range(model.n_components_):
         assert np.corrcoef(scores[:, k], again[:, k])[0, 1] > 0.98
+        # ... and is not drawn towards nothing, where it begins
+        assert np.polyfit(again[:, k], scores[:, k], 1)[0] == pytest.approx(1.0, abs=0.05)
+
+
+def test_shares_of_new_samples_are_drawn_about_their_numbers():
+    X = simulate("robust", n_samples=400)[0]
+    spec = preset("nsfa", noise="robust")
+    data = observe(X)
+    samples = samples_of(data, spec, get_kernels())
+    state = Chain(samples, spec, chain_generator(0, 0)).state
+    samples.part(row_numbers(data), state)
+    weight = np.array([30.0, 4.0, 2.0, 1.0, 0.5, 0.5])[: samples.outlier_share.shape[1]]
+    shares = samples._draw_shares(np.tile(weight, (400, 1)), np.random.default_rng(0))
+    expected = stats.dirichlet(weight)
+    np.testing.assert_allclose(shares.mean(axis=0), expected.mean(), atol=5 * np.sqrt(expected.var().max() / 400))
+    np.testing.assert_allclose(shares.var(axis=0), expected.var(), rtol=0.5)
+
+
+def test_outliers_are_as_probable_as_their_scales_say():
+    spec = preset("nsfa", noise="robust")
+    scales = outlier_scales(spec.priors)
+    share = np.linspace(8.0, 1.0, len(scales)) / np.linspace(8.0, 1.0, len(scales)).sum()
+    error = np.array([[0.0, 1.0, 2.5, 6.0]])
+    each = share[:, None] * stats.norm(0, np.sqrt(1.0 + scales)[:, None]).pdf(error)
+    draw = SimpleNamespace(outlier_share=share[None, :])
+    np.testing.assert_allclose(outliers._given(draw, error**2, spec)[0], each[1:].sum(axis=0) / each.sum(axis=0))
+
+
+def test_replicates_have_the_tails_that_their_samples_shares_say():
+    spec = preset("nsfa", noise="robust")
+    scales, n = outlier_scales(spec.priors), 200_000
+    share = np.linspace(8.0, 1.0, len(scales)) / np.linspace(8.0, 1.0, len(scales)).sum()
+    one = np.ones(n)
+    drawn = seen_draw(spec, np.tile(share, (n, 1)), 0 * one, one, one, 0 * one, np.random.default_rng(0))
+    cdf = lambda x: (share * stats.norm.cdf(np.asarray(x)[:, None] / np.sqrt(1.0 + scales))).sum(axis=1)  # noqa: E731
+    assert stats.kstest(drawn, cdf).pvalue > 1e-3
 
 
 def test_what_has_no_closed_form_is_refused(fitted):

@@ -46,7 +46,7 @@ def compare(
     Parameters
     ----------
     X : array-like or DataFrame of shape (n_samples, n_features)
-        NaN marks entries that are missing anyway; they are never scored.
+        NaN marks entries that are missing anyway; they are never scored, nor are features that do not vary.
     models : dict of estimators, optional
         By default NSFA alone. Each is cloned; a ``random_state`` of None is replaced by one that depends on the split.
         A model here, or any scikit-learn estimator with ``fit``, ``transform`` and ``inverse_transform``, also a
@@ -84,6 +84,7 @@ def compare(
 
     table = as_float_table(X)
     models, seed = _check(models, holdout, splits), resolve_seed(random_state)
+    _note_kinds(models)
     check_table(table, np.isnan(table), None)
     tasks: list[Task] = []
     for split in range(splits):
@@ -124,6 +125,21 @@ def _check(models: Mapping[str, Any] | None, holdout: float, splits: int) -> Map
                 f"Got {model!r} as {name!r}."
             )
     return models
+
+
+def _note_kinds(models: Mapping[str, Any]) -> None:
+    """Warn of scores that are not of one kind."""
+    kinds: dict[str, str] = {}
+    for name, model in models.items():
+        kinds.setdefault(getattr(model, "likelihood", "gaussian"), name)
+    if len(kinds) > 1:
+        some = ", ".join(f"likelihood={kind!r} ({name!r})" for kind, name in kinds.items())
+        warnings.warn(
+            f"The models have {some}. lppd of counts, or zeros and ones, is the log of a probability, of measurements "
+            "the log of a density: compare it among models of one likelihood, and rmse among all.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _checked(store: str | PathLike[str]) -> Path:
@@ -184,7 +200,10 @@ def _frame(tasks: list[Task], ledger: Ledger, names: list[str]) -> Any:
 
 
 def hide(table: Floats, share: float, rng: np.random.Generator) -> Bools:
-    """A mask of observed entries to hide, chosen at random; every sample and every feature keeps two of its own."""
+    """A mask of observed entries to hide, chosen at random; every sample and every feature keeps two of its own.
+
+    Features that would not vary without theirs keep all.
+    """
     seen = ~np.isnan(table)
     draw = np.where(seen, rng.random(table.shape), np.inf)
     hidden = draw < share
@@ -192,6 +211,9 @@ def hide(table: Floats, share: float, rng: np.random.Generator) -> Bools:
         # the two largest draws of each row and column stay
         ranks = np.argsort(np.argsort(np.where(seen, -draw, np.inf), axis=axis), axis=axis)
         hidden &= ranks >= 2
+    left = seen & ~hidden
+    low, high = np.where(left, table, np.inf).min(axis=0), np.where(left, table, -np.inf).max(axis=0)
+    hidden &= low < high
     return hidden
 
 

@@ -130,6 +130,8 @@ def run_tasks(
 
 
 def _results(tasks: list[Task], n_jobs: int | None, shared: dict[str, Any]) -> Generator[tuple[Task, list[Number]]]:
+    if not tasks:
+        return
     if n_jobs is None:
         with connected(cores=core_count()) as client:
             yield from ((tasks[i], numbers) for i, (_, numbers) in done(client, _do_there, shared, tasks))

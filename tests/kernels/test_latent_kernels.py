@@ -109,11 +109,14 @@ def test_values_hang_on_the_sample_s_number_and_not_on_its_place(kind, backend):
     np.testing.assert_allclose(part.values, whole.values[:, 4:9], rtol=1e-12)
 
 
-@pytest.mark.parametrize(("y", "mean", "precision"), [(0, -2.0, 2.0), (0, 2.0, 1.0), (1, 0.0, 0.5), (200, 3.0, 4.0)])
+@pytest.mark.parametrize(
+    ("y", "mean", "precision"),
+    [(0, -2.0, 2.0), (0, 2.0, 1.0), (0, 5.0, 5.0), (0, 7.0, 4.0), (1, 0.0, 0.5), (200, 3.0, 4.0), (900, 5.0, 30.0)],
+)
 def test_log_rates_are_drawn_from_their_conditional(y, mean, precision):
     n_samples, times = 4000, 40
     given = problem(np.full((1, n_samples), y), [mean], [precision])
-    # proposals have lighter tails than rates of large counts: chains begin near these
+    # as chains begin: a zero where hundreds were expected, too
     given.values[:] = np.log(max(y, 0.5))
     held = np.zeros((2, 1))
     for key in range(times):

@@ -256,7 +256,8 @@ def done(client: Any, function: Callable[..., Any], shared: Any, items: Sequence
     distributed: Any = import_module("distributed")
     sent = _sent(client, shared, len(items))
     with _graphs_of_any_size():
-        number = {client.submit(function, sent, item, pure=False, retries=_RETRIES): i for i, item in enumerate(items)}
+        # a task whose worker is gone is done again in any case; one that fails would fail again
+        number = {client.submit(function, sent, item, pure=False): i for i, item in enumerate(items)}
     try:
         for future in distributed.as_completed(number):
             yield number[future], future.result()

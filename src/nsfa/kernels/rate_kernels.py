@@ -14,7 +14,7 @@ import numpy as np
 
 from nsfa.kernels.compiled import fast_exp, fill_words_at, jit, normal_from, to_unit, word_pair
 from nsfa.kernels.latent_kernels import fit_row, is_missing
-from nsfa.kernels.streams import EASY_RATE, NEWTON_STEPS, STRETCH_COLUMN, STRETCH_STEP, WIDER
+from nsfa.kernels.streams import EASY_RATE, NEWTON_STEPS, STRETCH_COLUMN, STRETCH_STEP, WIDE_SHARE, WIDER
 
 # Logarithms of small counts.
 _SMALL = 64
@@ -66,6 +66,16 @@ def _modes(counts, mean, tau, easy, centre, precision):
         of_prior = (y == 0.0) & (mean[n] < easy)
         centre[n] = mean[n] if of_prior else at
         precision[n] = tau if of_prior else WIDER * bend
+
+
+@jit
+def _widen(tau, uniforms, precision):
+    """Some proposals are as wide as the prior; those entries' uniforms, and the others', are uniform again."""
+    for n in range(np.uint64(uniforms.shape[0])):
+        u = uniforms[n]
+        wide = u < WIDE_SHARE
+        precision[n] = tau if wide else precision[n]
+        uniforms[n] = u / WIDE_SHARE if wide else (u - WIDE_SHARE) / (1.0 - WIDE_SHARE)
 
 
 @jit
@@ -141,6 +151,7 @@ def rate_rows(lo, hi, problem, level, exposure, prior, key, numbers, precision):
             now[n] = values[n] + base[n]
         _starts(counts, mean, tau, easy, centre)
         _modes(counts, mean, tau, easy, centre, chance)
+        _widen(tau, uniforms, chance)
         _propose(now, centre, chance, new)
         _chances(counts, mean, tau, now, new, chance)
         for n in range(np.uint64(n_samples)):

@@ -15,6 +15,7 @@ from nsfa.kernels.streams import (
     NEWTON_STEPS,
     STRETCH_COLUMN,
     STRETCH_STEP,
+    WIDE_SHARE,
     WIDER,
     Numbers,
     normals_at,
@@ -132,6 +133,8 @@ def _rate(y: float, mean: float, tau: float, level: float, now: float, key: int,
         return float(y * at - np.exp(at + level) - 0.5 * tau * (at - mean) ** 2)
 
     u, normal = _numbers(key, d, n, 0, 1)
+    wide = u < WIDE_SHARE
+    u = u / WIDE_SHARE if wide else (u - WIDE_SHARE) / (1.0 - WIDE_SHARE)
     if y == 0 and mean + level + 0.5 / tau < EASY_RATE:
         new = mean + normal / np.sqrt(tau)
         return float(new) if np.log(u) < np.exp(now + level) - np.exp(new + level) else now
@@ -143,7 +146,7 @@ def _rate(y: float, mean: float, tau: float, level: float, now: float, key: int,
     for _ in range(NEWTON_STEPS):
         rate = np.exp(centre + level)
         centre += (y - rate - tau * (centre - mean)) / (tau + rate)
-    precision = WIDER * (tau + rate)
+    precision = tau if wide else WIDER * (tau + rate)
     new = centre + normal / np.sqrt(precision)
     ratio = target(new) - target(now) + 0.5 * precision * ((new - centre) ** 2 - (now - centre) ** 2)
     return float(new) if np.log(u) < ratio else now

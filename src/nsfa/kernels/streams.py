@@ -65,10 +65,12 @@ START_SLAB, LEAST_SLAB, LARGEST_SLAB = 3.0, 1e-3, 50.0
 START_USED, LEAST_USED, MOST_USED = 20.0, 0.3, 1.0 - 1e-6
 CLIMBED = 1e-5
 # Log rates behind counts: for a zero whose expected log rate is below this the prior is proposed, for others a normal
-# near the mode, which so many Newton steps find, its precision times this.
+# near the mode, which so many Newton steps find, its precision times this; in a share of the steps that of the prior,
+# whose tails are nowhere lighter than the target's, so that no rate stays for good where a chain began.
 EASY_RATE = 0.4
-NEWTON_STEPS = 1
+NEWTON_STEPS = 2
 WIDER = 0.9
+WIDE_SHARE = 0.125
 # Noise variances behind counts: the standard deviation of steps on the log scale. Those drawn with values: columns
 # after any sample's.
 STRETCH_STEP = 0.5

@@ -27,7 +27,7 @@ from nsfa.posterior.answers import OwnAnswers
 from nsfa.posterior.build import aligned_draws, build_consensus
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import QUANTITIES, Diagnostics, advise, diagnose
-from nsfa.posterior.latent import Tables, seen_log_density
+from nsfa.posterior.latent import Tables, ceiling_of, seen_log_density
 from nsfa.posterior.moves import moves_of
 from nsfa.posterior.predict import Entries, fill_holes, held_out, moments_of, summarise
 from nsfa.posterior.project import is_large, sample_blocks, sample_moments
@@ -244,7 +244,7 @@ class Posterior(OwnAnswers):
     def _tables(self, data: Observed | None = None) -> Tables:
         """The fitted table, or another one, as the draws see it."""
         seen = self.data if data is None else data
-        return Tables(seen, self.spec, get_kernels("numba"), data is None, self.backend_)
+        return Tables(seen, self.spec, get_kernels("numba"), data is None, self.backend_, ceiling_of(self.data))
 
     def alignment(self) -> Alignment:
         """Which factors of the draws are the same; computed once."""

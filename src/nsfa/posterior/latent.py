@@ -20,10 +20,12 @@ from nsfa.samples import Samples
 from nsfa.state import State
 
 # New samples: rounds of scores and values by turns, and of how many draws at most.
-ROUNDS = 15
+ROUNDS = 60
 NEW_DRAWS = 60
 # Metropolis steps that bring log rates behind the fit's counts from what these show to what a draw has for them.
 STEPS = 2
+# Means of counts take rates for this many times the largest that was seen of their feature, if they are larger.
+MOST_RATE = 2.0
 # Nodes of the integrals over a log rate.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
 _LOG_WEIGHTS = np.log(_WEIGHTS) - 0.5 * np.log(2 * np.pi)
@@ -42,7 +44,8 @@ class Tables(NamedTuple):
 
     ``fitted`` says that it is the one of the fit, whose samples have scores in the draws; others begin with values near
     what they show, and ``ROUNDS`` times their scores and values are drawn by turns, with random numbers that hang on
-    the sample's own entries alone: whatever others are beside it. ``backend`` is where the chains were.
+    the sample's own entries alone: whatever others are beside it. ``backend`` is where the chains were. ``ceiling``
+    (D,), of counts, is where log rates less their level end in means.
     """
 
     data: Observed
@@ -50,6 +53,7 @@ class Tables(NamedTuple):
     kernels: Kernels
     fitted: bool
     backend: str = "cpu"
+    ceiling: Any = None
 
     def under(self, draw: Draw, number: int) -> Seen:
         """The Gaussian table under a draw, whose ``number`` keys the random numbers. Cost O(D N K)."""
@@ -149,10 +153,27 @@ def poisson_normal_log_mass(y: Floats, mean: Floats, variance: Floats) -> Floats
     return out
 
 
-def seen_mean(spec: ModelSpec, mean: Floats, variance: Floats, level: Floats) -> Floats:
-    """The mean of entries as seen, given that of the Gaussian values behind them."""
+def ceiling_of(data: Observed) -> Floats | None:
+    """Of counts, the log of ``MOST_RATE`` times each feature's largest count per exposure, less its level (D,)."""
+    if data.likelihood != "counts":
+        return None
+    # entries that are missing are zeros here
+    largest = (data.values * np.exp(-np.asarray(data.exposure))).max(axis=1)
+    out: Floats = np.log(MOST_RATE * largest) - data.center[data.kept]
+    return out
+
+
+def seen_mean(spec: ModelSpec, mean: Floats, variance: Floats, level: Floats, ceiling: Any = None) -> Floats:
+    """The mean of entries as seen, given that of the Gaussian values behind them.
+
+    Of counts E[exp(min(z, c))] with the ``ceiling`` c: the noise's own distribution has such heavy tails, where few
+    counts tell of it, that E[exp(z)] over all draws does not exist.
+    """
     if spec.likelihood == "counts":
-        return np.asarray(np.exp(np.minimum(mean + level + 0.5 * variance, 700.0)))
+        deviation = np.sqrt(variance)
+        room = (ceiling - mean) / deviation
+        below = np.exp(mean + level + 0.5 * variance + log_ndtr(room - deviation))
+        return np.asarray(below + np.exp(ceiling + level) * ndtr(-room))
     if spec.likelihood == "binary":
         return np.asarray(ndtr((mean + level) / np.sqrt(variance)))
     return mean

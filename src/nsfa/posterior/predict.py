@@ -136,8 +136,9 @@ def summarise(tables: Tables, draws: list[Draw], entries: Entries, level: float 
     total: Floats | float = 0.0
     rng, drawn, step = np.random.default_rng(0), [], 1
     spec, n_draws = tables.spec, len(draws)
+    ceiling = None if tables.ceiling is None else tables.ceiling[entries.row]
     for i, (mean, variance, raised, share) in enumerate(moments_of(tables, draws, entries)):
-        total = total + seen_mean(spec, mean, variance, raised) / n_draws
+        total = total + seen_mean(spec, mean, variance, raised, ceiling) / n_draws
         if level is not None:
             if i == 0:
                 step = max(1, -(-n_draws * 4 * len(mean) // INTERVAL_BYTES))
