@@ -111,6 +111,9 @@ def test_holes_are_filled_as_the_table_is_written(fitted):
     assert (error**2).mean() < (plain**2).mean()
     if model.likelihood == "binary":
         assert filled.min() >= 0 and filled.max() <= 1
+    if model.likelihood != "gaussian":
+        ends = np.concatenate([low[missing], high[missing]])
+        assert (ends == np.rint(ends)).all() and ends.min() >= 0
     # a row of new samples as well as the table itself
     assert np.isfinite(model.impute(holes[:5])).all()
 
@@ -383,6 +386,13 @@ def test_what_is_no_count_is_told_with_what_to_do():
         observe_discrete(frame, "counts")
     with pytest.raises(ValueError, match="Got 0.25 at sample 3.*no whole numbers, such as normalised counts"):
         observe_discrete(np.abs(X), "counts")
+    # of zeros and ones something else is advised
+    table = np.minimum(np.abs(X), 1.0)
+    with pytest.raises(ValueError, match="Got 0.25 at sample 3, .*; use likelihood='gaussian' for measurements"):
+        observe_discrete(table, "binary")
+    table[3, 2] = 2.0
+    with pytest.raises(ValueError, match="Got 2 at .*; use likelihood='counts' for counts, or 'gaussian' for"):
+        observe_discrete(table, "binary")
 
 
 def test_tables_of_another_kind_are_refused():
@@ -398,6 +408,34 @@ def test_tables_of_another_kind_are_refused():
             NSFA(likelihood=likelihood).fit(table)
     with pytest.raises(ValueError, match="dense table"):
         NSFA(noise="robust", **SHORT).fit(sp.csr_array(X))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"size_factors": "totl"}, "size_factors is for likelihood='counts'. Got 'totl' with likelihood='gaussian'; lea"),
+        ({"size_factors": None, "likelihood": "binary"}, "Got None with likelihood='binary'; leave it out"),
+        ({"size_factors": np.ones(20)}, "Got an array with likelihood='gaussian'; leave it out"),
+        ({"size_factors": "totl", "likelihood": "counts"}, "must be 'total', None, or a positive number .* Got 'totl'"),
+        ({"size_factors": 2.0, "likelihood": "counts"}, "for each of 20 samples. Got 2.0"),
+        ({"size_factors": ["a"] * 20, "likelihood": "counts"}, "Got an array of shape .20,. with other values"),
+        ({"size_factors": [[1.0], [1.0, 2.0]], "likelihood": "counts"}, "Got a list of other things"),
+        ({"size_factors": np.ones(3), "likelihood": "counts"}, "Got an array of shape .3,."),
+        ({"scale": "global", "likelihood": "counts"}, "scale='global' is for likelihood='gaussian'. Got it with .*'coun"),
+        ({"scale": "genes", "likelihood": "binary"}, "scale must be 'feature', 'global' or None"),
+    ],
+)
+def test_settings_of_another_likelihood_are_refused(settings, words):
+    X = simulate("binary", n_samples=20, n_features=6)[0]
+    with pytest.raises(ValueError, match=words):
+        NSFA(**SHORT, **settings).fit(X)
+
+
+@pytest.mark.parametrize("given", [None, np.linspace(0.5, 2.0, 20), [1] * 20])
+def test_size_factors_of_counts_may_be_given(given):
+    X = simulate("counts", n_samples=20, n_features=6)[0]
+    with pytest.warns():
+        NSFA(likelihood="counts", size_factors=given, scale=None, **{**SHORT, "tune": 3, "draws": 6}).fit(X)
 
 
 @pytest.mark.parametrize(
