@@ -1,6 +1,7 @@
 """Outliers, counts, zeros and ones all the way: from the command, an AnnData object and a comparison to what is written."""
 
 import json
+import re
 import warnings
 
 import numpy as np
@@ -151,3 +152,29 @@ def test_arviz_gets_replicates_of_what_was_seen(kind):
         assert again.min() == 0 and (kind == "counts" or again.max() == 1)
     with pytest.raises(ValueError, match="likelihood"):
         posterior.to_arviz(log_likelihood=True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--size-factors", "none"], "--size-factors is for --likelihood counts. Got none with gaussian; leave it out."),
+        (
+            ["--scale", "global", "--likelihood", "counts"],
+            "--scale global is for measurements. Got it with --likelihood counts; leave it out.",
+        ),
+        (["--likelihood", "binary"], "--likelihood binary needs a table of zeros and ones, .* use --likelihood counts"),
+        (["--likelihood", "counts", "--noise", "robust"], "noise of its own. Got --noise robust; leave it out."),
+        (["--likelihood", "counts", "--prior", "paper"], "needs priors with unknown means. .*; use --prior default"),
+    ],
+)
+def test_the_command_refuses_in_its_own_words(tmp_path, flags, words):
+    table = written(tmp_path / "table.csv", table_of("counts"))
+    result = run("fit", table, "-o", tmp_path / "out", *TINY, *flags, code=1)
+    assert re.search(words, " ".join(result.output.split()))
+    assert "='" not in result.output
+
+
+def test_a_sparse_file_is_refused_in_the_words_of_the_command(tmp_path):
+    sp.save_npz(tmp_path / "sparse.npz", sp.csr_array(np.nan_to_num(table_of("counts")).T))
+    result = run("fit", tmp_path / "sparse.npz", "-o", tmp_path / "out", *TINY, "--noise", "robust", code=1)
+    assert "--noise robust needs a dense table" in result.output and "toarray" not in result.output
