@@ -413,7 +413,10 @@ def test_tables_of_another_kind_are_refused():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"size_factors": "totl"}, "size_factors is for likelihood='counts'. Got 'totl' with likelihood='gaussian'; lea"),
+        (
+            {"size_factors": "totl"},
+            "size_factors is for likelihood='counts'. Got 'totl' with likelihood='gaussian'; lea",
+        ),
         ({"size_factors": None, "likelihood": "binary"}, "Got None with likelihood='binary'; leave it out"),
         ({"size_factors": np.ones(20)}, "Got an array with likelihood='gaussian'; leave it out"),
         ({"size_factors": "totl", "likelihood": "counts"}, "must be 'total', None, or a positive number .* Got 'totl'"),
@@ -421,7 +424,10 @@ def test_tables_of_another_kind_are_refused():
         ({"size_factors": ["a"] * 20, "likelihood": "counts"}, "Got an array of shape .20,. with other values"),
         ({"size_factors": [[1.0], [1.0, 2.0]], "likelihood": "counts"}, "Got a list of other things"),
         ({"size_factors": np.ones(3), "likelihood": "counts"}, "Got an array of shape .3,."),
-        ({"scale": "global", "likelihood": "counts"}, "scale='global' is for likelihood='gaussian'. Got it with .*'coun"),
+        (
+            {"scale": "global", "likelihood": "counts"},
+            "scale='global' is for likelihood='gaussian'. Got it with .*'coun",
+        ),
         ({"scale": "genes", "likelihood": "binary"}, "scale must be 'feature', 'global' or None"),
     ],
 )

@@ -157,7 +157,10 @@ def test_arviz_gets_replicates_of_what_was_seen(kind):
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--size-factors", "none"], "--size-factors is for --likelihood counts. Got none with gaussian; leave it out."),
+        (
+            ["--size-factors", "none"],
+            "--size-factors is for --likelihood counts. Got none with gaussian; leave it out.",
+        ),
         (
             ["--scale", "global", "--likelihood", "counts"],
             "--scale global is for measurements. Got it with --likelihood counts; leave it out.",
@@ -172,6 +175,19 @@ def test_the_command_refuses_in_its_own_words(tmp_path, flags, words):
     result = run("fit", table, "-o", tmp_path / "out", *TINY, *flags, code=1)
     assert re.search(words, " ".join(result.output.split()))
     assert "='" not in result.output
+
+
+def test_the_command_and_its_report_name_factors_of_one_sample(tmp_path):
+    X = np.random.default_rng(6).standard_normal((30, 12))
+    X[4, :8] += 20.0
+    out = tmp_path / "out"
+    result = run("fit", written(tmp_path / "table.csv", X), "-o", out, "--chains", "2", "--tune", "60", "--draws", "30")
+    sentence = r"factors? rests? on one or two samples \(factors? 0"
+    assert re.search(sentence + r".*: see two_samples in factors\.csv\. If .*--noise robust takes", result.stdout)
+    page = (out / "report.html").read_text()
+    assert re.search(sentence + ".*: look at these before you read", page) and '<span class="few">' in page
+    found = json.loads((out / "diagnostics.json").read_text())
+    assert found["n_outlying"] >= 1 and found["factors"][0]["two_samples"] > 0.5
 
 
 def test_a_sparse_file_is_refused_in_the_words_of_the_command(tmp_path):

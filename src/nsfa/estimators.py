@@ -228,8 +228,8 @@ class NSFA(_BayesianModel):
         Of counts, how much of each sample was counted: "total" takes its counts in all, None takes all samples alike,
         an array (n_samples,) gives them. Other likelihoods have none.
     scale
-        Divide each feature by its standard deviation ("feature"), all by a common one ("global"), or not (None). Counts,
-        and zeros and ones, are not divided.
+        Divide each feature by its standard deviation ("feature"), all by a common one ("global"), or not (None).
+        Counts, and zeros and ones, are not divided.
     prior
         "default", "paper" (the paper's), "learned" (the default of former versions), or a ``Priors`` object.
     spike, birth_scale, sweep

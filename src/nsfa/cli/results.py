@@ -197,14 +197,12 @@ def write_imputed(out: Path, posterior: Posterior, samples: Any, samples_in_rows
 
 def summary(posterior: Posterior) -> dict[str, Any]:
     """What was found and whether to believe it, as plain values."""
-    from nsfa.posterior.consensus import OUTLYING
-
     diagnostics, consensus = posterior.diagnostics(), posterior.consensus()
     return {
         "n_substantial": consensus.n_substantial,
         "n_substantial_posterior": _shares(posterior.n_substantial),
         "n_shared_posterior": _shares(posterior.n_shared),
-        "n_outlying": int((consensus.two_samples > OUTLYING).sum()),
+        "n_outlying": len(consensus.outlying),
         "share_of_outliers": float(posterior.trace("outliers").mean()) if posterior.spec.noise == "robust" else None,
         "likelihood": posterior.spec.likelihood,
         "n_components": consensus.n_factors,

@@ -16,7 +16,7 @@ from nsfa.model.spec import NAMED_PRIORS
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import Diagnostics, settled_words
-from nsfa.posterior.factors import FACTOR_ESS, FACTOR_RHAT, LEAST_AGREEMENT, LEAST_SUPPORT
+from nsfa.posterior.factors import FACTOR_ESS, FACTOR_RHAT, LEAST_AGREEMENT, LEAST_SUPPORT, on_few_samples
 from nsfa.version import __version__
 
 PAPER = {
@@ -50,7 +50,18 @@ class Verdict(NamedTuple):
 
 
 def verdict(posterior: Posterior, diagnostics: Diagnostics) -> Verdict:
-    """The convergence verdict in plain words, with what to do next."""
+    """The convergence verdict in plain words, with what to do next, and which factors rest on one or two samples."""
+    found = _converged(posterior, diagnostics)
+    few = posterior.consensus().outlying.tolist()
+    if not few:
+        return found
+    robust = None if posterior.spec.latent else "noise='robust' (--noise robust)"
+    look = f"look at these before you read {'it' if len(few) == 1 else 'them'}"
+    return found._replace(sentences=[*found.sentences, on_few_samples(few, look, robust)])
+
+
+def _converged(posterior: Posterior, diagnostics: Diagnostics) -> Verdict:
+    """Whether the chains agree, and what to do next."""
     n_chains, n_draws = posterior.n_factors.shape
     stopped = []
     if not posterior.finished:
