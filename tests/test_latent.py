@@ -1,5 +1,7 @@
 """Tables that only hint at their Gaussian values: outliers, counts, zeros and ones, from the fit to the answers."""
 
+import html
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -99,6 +101,22 @@ def test_counts_are_predicted_with_the_size_factors_that_were_drawn(level, near)
     log = posterior.log_predictive_density(X, missing)
     # ... and the best that can be said, rates known, is not far
     assert log.mean() > stats.poisson(np.exp(rate[missing])).logpmf(X[missing]).mean() - near
+
+
+def test_the_report_says_what_loadings_are_of(fitted, tmp_path):
+    model = fitted[0]
+    kind = "robust" if model.noise == "robust" else model.likelihood
+    write_report(tmp_path / "report.html", model)
+    text = html.unescape((tmp_path / "report.html").read_text())
+    terms = {"robust": "the scaled table", "counts": "the genes' log rates", "binary": "the genes' probit values"}
+    for name, of in terms.items():
+        assert (
+            (f"% of the variance of {of}." in text) == (f"Share of the variance of {of} that" in text) == (name == kind)
+        )
+    for of_measurements in ("in the table's units", "standard deviation of the gene<"):
+        assert (of_measurements in text) == (kind == "robust"), of_measurements
+    assert ("doubles its rate" in text) == (kind == "counts") and ("a one is seen" in text) == (kind == "binary")
+    assert ("are outliers with a probability of one half or more" in text) == (kind == "robust")
 
 
 def test_holes_are_filled_as_the_table_is_written(fitted):

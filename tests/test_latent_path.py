@@ -185,7 +185,7 @@ def test_the_command_and_its_report_name_factors_of_one_sample(tmp_path):
     sentence = r"factors? rests? on one or two samples \(factors? 0"
     assert re.search(sentence + r".*: see two_samples in factors\.csv\. If .*--noise robust takes", result.stdout)
     page = (out / "report.html").read_text()
-    assert re.search(sentence + ".*: look at these before you read", page) and '<span class="few">' in page
+    assert re.search(sentence + ".*: look at these samples before you read", page) and '<span class="few">' in page
     found = json.loads((out / "diagnostics.json").read_text())
     assert found["n_outlying"] >= 1 and found["factors"][0]["two_samples"] > 0.5
 

@@ -95,7 +95,7 @@ def test_factors_of_one_or_two_samples_are_marked_and_told(tmp_path):
     posterior, plain = made_up(), made_up()
     posterior.consensus().scores[:, 1] *= 0.001
     posterior.consensus().scores[4, 1] = 5.0
-    sentence = "1 factor rests on one or two samples (factor 1): look at these before you read it."
+    sentence = "1 factor rests on one or two samples (factor 1): look at these samples before you read it."
     cure = " If outliers make it, noise='robust' (--noise robust) takes these as they are."
     told = prose.verdict(posterior, posterior.diagnostics())
     assert told.sentences[-1] == sentence + cure

@@ -86,7 +86,8 @@ def _shown(config: Mapping[str, Any]) -> dict[str, Any]:
         "notes": source.get("notes"),
         **{name.replace("_", " "): value for name, value in reading.items() if value is not False and name != "genes"},
         "genes": Path(reading["genes"]).name if "genes" in reading else None,
-        "scale": model.get("scale"),
+        # counts, and zeros and ones, are not divided
+        "scale": model.get("scale") if model.get("likelihood", "gaussian") == "gaussian" else None,
         "prior": model.get("prior"),
         "command": _without_folders(config.get("command")),
     }

@@ -114,7 +114,7 @@ class Consensus:
 
     @property
     def outlying(self) -> Ints:
-        """The numbers of the factors that rest on one or two samples: those hold more than half of its squared scores."""
+        """The numbers of the factors of whose squared scores one or two samples hold more than half."""
         return np.flatnonzero(self.two_samples > OUTLYING)
 
     def probability(self, effect: float = EFFECT) -> Floats:

@@ -322,9 +322,10 @@ class Posterior(OwnAnswers):
     def outliers(self, least: float = 0.5) -> Any:
         """Entries that are outliers with a probability of ``least`` or more, a pandas DataFrame, the surest first.
 
-        Columns: sample, feature (their numbers), sample_name where the fitted frame had any, name of the feature,
-        value, expected (posterior mean of what the factors say of it), noise_deviation (of ordinary entries), all in
-        the user's units, and probability. Needs ``noise="robust"``, else ValueError.
+        Columns: sample, feature (their positions in the table), sample_name where the fitted frame had any, name of the
+        feature, value, expected (posterior mean of what the factors say of it), noise_deviation (of ordinary entries),
+        all in the user's units, and probability. The command's outliers.csv has names in place of positions. Needs
+        ``noise="robust"``, else ValueError.
         """
         from nsfa.posterior.outliers import outlier_table
 

@@ -103,6 +103,7 @@ def render(
         agreement=LEAST_AGREEMENT,
         support=LEAST_SUPPORT,
         unjudged=NOT_JUDGED,
+        measure=prose.MEASURES[posterior.spec.likelihood],
         diagnostics=diagnostics.table,
         n_chains=len(posterior.chains),
         data=data,
