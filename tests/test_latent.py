@@ -500,3 +500,28 @@ def test_robust_noise_compares_with_others():
     table = nsfa.compare(X, models, splits=2, n_jobs=1, progress=False)
     means = table.groupby("model")["lppd"].mean()
     assert means["robust"] > means["plain"]
+
+
+def test_size_factors_are_those_of_the_samples(tmp_path):
+    rng = np.random.default_rng(8)
+    depth = np.exp(0.6 * rng.standard_normal(60))
+    X = rng.poisson(4.0 * depth[:, None] * np.exp(0.3 * rng.standard_normal((60, 40)))).astype(float)
+    frame = pd.DataFrame(X, index=[f"cell {n}" for n in range(60)])
+    with pytest.warns():
+        posterior = NSFA(likelihood="counts", **SHORT).fit(frame, store=tmp_path / "run").posterior_
+    sizes = posterior.size_factors()
+    assert sizes.dtype == np.float64 and list(sizes.index) == list(frame.index) and sizes.index.name == "sample"
+    # in the unit of samples whose totals are usual
+    ratio = sizes / (X.sum(axis=1) / X.sum(axis=1).mean())
+    assert ((ratio > 0.8) & (ratio < 1.25)).all() and abs(np.corrcoef(np.log(sizes), np.log(depth))[0, 1]) > 0.98
+    pd.testing.assert_series_equal(nsfa.load(tmp_path / "run").size_factors(), sizes)
+    short = {**SHORT, "tune": 3, "draws": 6}
+    for given, expected in ((None, np.ones(60)), (depth, depth / np.exp(np.log(depth).mean()))):
+        with pytest.warns():
+            own = NSFA(likelihood="counts", size_factors=given, **short).fit(X).posterior_.size_factors()
+        assert isinstance(own, np.ndarray)
+        np.testing.assert_allclose(own, expected, rtol=1e-6)
+    with pytest.warns():
+        binary = NSFA(likelihood="binary", **short).fit(1.0 * (X > 3)).posterior_
+    with pytest.raises(ValueError, match=r"likelihood='counts'. Got likelihood='binary'; fit counts with it"):
+        binary.size_factors()

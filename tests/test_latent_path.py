@@ -54,6 +54,11 @@ def test_the_command_writes_what_was_found(finished):
     np.testing.assert_allclose(filled[~np.isnan(X)], X[~np.isnan(X)], rtol=1e-6, atol=1e-9)
     found = json.loads((out / "diagnostics.json").read_text())
     assert (out / "outliers.csv").exists() == (kind == "robust")
+    assert (out / "size_factors.csv").exists() == (kind == "counts")
+    if kind == "counts":
+        sizes = pd.read_csv(out / "size_factors.csv", index_col="sample")["size_factor"]
+        assert list(sizes.index) == [f"sample{n}" for n in range(len(X))]
+        np.testing.assert_allclose(sizes, posterior.size_factors(), rtol=1e-4)
     if kind != "robust":
         assert found["share_of_outliers"] is None
         return
@@ -100,6 +105,9 @@ def test_counts_in_a_layer_of_cells():
     with pytest.warns():
         model = tl.nsfa(adata, layer="counts", likelihood="counts", return_model=True, **SHORT)
     assert adata.uns["nsfa"]["params"]["likelihood"] == "counts" and adata.uns["nsfa"]["params"]["layer"] == "counts"
+    sizes = model.posterior_.size_factors()
+    np.testing.assert_array_equal(adata.obs["nsfa_size_factor"], sizes)
+    assert sizes.index[3] == adata.obs_names[3] and sizes.index.name == "sample" and sizes.name == "size_factor"
     own = adata.obsm["X_nsfa"].copy()
     assert own.shape == (80, model.n_components_) and np.isfinite(adata.varm["nsfa_loadings"]).all()
     # other cells, one gene of which was not measured
@@ -123,7 +131,20 @@ def test_cells_that_were_not_prepared_are_pointed_out(kind, words):
     assert not any("adata.X" in str(one.message) for one in caught)
 
 
-def test_without_size_factors_none_are_reported():
+def test_size_factors_of_an_earlier_fit_do_not_stay():
+    anndata = pytest.importorskip("anndata")
+    short = {**SHORT, "tune": 5, "draws": 5}
+    adata = anndata.AnnData(simulate("counts", n_samples=40, n_features=12)[0])
+    for settings, there in (({}, True), ({"size_factors": None}, False)):
+        tl.nsfa(adata, likelihood="counts", **short, **settings)
+        assert ("nsfa_size_factor" in adata.obs) == there
+    tl.nsfa(adata, likelihood="counts", key_added="again", **short)
+    with pytest.warns(match="adata.X holds"):
+        tl.nsfa(adata, **short)
+    assert list(adata.obs) == ["again_size_factor"]
+
+
+def test_without_size_factors_none_are_reported(tmp_path):
     from nsfa.report.prose import methods
 
     X = simulate("counts", n_samples=40, n_features=12)[0]
@@ -131,6 +152,10 @@ def test_without_size_factors_none_are_reported():
         posterior = NSFA(likelihood="counts", size_factors=None, **SHORT).fit(X).posterior_
     text = methods(posterior, posterior.consensus(), posterior.diagnostics())
     assert "Poisson" in text and "size factors" not in text
+    run(
+        "fit", written(tmp_path / "t.csv", X), "-o", tmp_path / "out", *TINY, *FLAGS["counts"], "--size-factors", "none"
+    )
+    assert not (tmp_path / "out" / "size_factors.csv").exists()
 
 
 @pytest.mark.parametrize("kind", ["counts", "binary"])

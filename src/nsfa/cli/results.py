@@ -21,6 +21,7 @@ from nsfa.cli.output import (
     OUTLIER_SHARES,
     OUTLIERS,
     REPORT,
+    SIZE_FACTORS,
     write_csv,
     write_figures,
     write_text,
@@ -47,6 +48,8 @@ def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config
     write_tables(out, posterior, samples.index, enrichment, symbols)
     if posterior.spec.noise == "robust":
         write_outliers(out, posterior, samples.index)
+    if posterior.data.exposure_spread:
+        write_size_factors(out, posterior, samples.index)
     if wanted.impute:
         write_imputed(out, posterior, samples.index, bool(config.get("table", {}).get("samples_in_rows")))
     poor = [str(samples.index[n]) for n in posterior.poor_samples()] if posterior.spec.noise == "robust" else []
@@ -182,6 +185,14 @@ def write_outliers(out: Path, posterior: Posterior, samples: Any) -> None:
     table["sample"] = [samples[n] for n in table["sample"]]
     table = table.drop(columns=["feature", "sample_name"], errors="ignore").rename(columns={"name": "gene"})
     write_csv(out / OUTLIERS, table[["gene", *table.columns.drop("gene")]], None)
+
+
+def write_size_factors(out: Path, posterior: Posterior, samples: Any) -> None:
+    """Write ``size_factors.csv``: how much of each sample was counted, where that was inferred."""
+    import pandas as pd
+
+    sizes = np.asarray(posterior.size_factors())
+    write_csv(out / SIZE_FACTORS, pd.DataFrame({"size_factor": sizes}, index=samples), "sample")
 
 
 def write_imputed(out: Path, posterior: Posterior, samples: Any, samples_in_rows: bool) -> None:

@@ -350,6 +350,17 @@ class Posterior(OwnAnswers):
 
         return poor_samples(self.spec, self.draws)
 
+    def size_factors(self) -> Any:
+        """How much of each sample was counted (n_samples,), posterior means; ``likelihood="counts"`` or ValueError.
+
+        1 is a sample whose counts add up to what is usual of its observed features; the factors explain what is left.
+        Where size factors were given they come back with a geometric mean of 1, and where there were to be none all
+        are 1. A pandas Series with the samples' names where the fitted frame had any.
+        """
+        from nsfa.posterior.sizes import named_sizes
+
+        return named_sizes(self.data, self.spec, self.draws)
+
     def to_arviz(
         self, *, log_likelihood: bool = False, posterior_predictive: bool = False, loadings: bool = True
     ) -> Any:

@@ -67,6 +67,8 @@ def nsfa(
     varm["nsfa_loadings"], varm["nsfa_pip"], varm["nsfa_relevance"] : (n_vars, K) posterior mean loadings, and the
         probabilities that a loading is active and that the factor explains at least 5 % of the gene's variance. NaN for
         genes that were not fitted: nothing is known of them, which is not the same as zero.
+    obs["nsfa_size_factor"] : (n_obs,) with likelihood="counts", how much of each cell was counted, where that was
+        inferred: posterior means, 1 being the usual.
     uns["nsfa"] : params, version, seed; n_components (values of K and their shares of the draws), n_shared and
         n_substantial (the same for factors of two and of five genes or more); support, chain_support,
         variance_explained and minor of the factors; factors (the verdict on each, with its agreement, rhat and ess);
