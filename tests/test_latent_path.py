@@ -98,7 +98,7 @@ def test_the_command_compares(kind, tmp_path):
     assert len(scores) >= 2 and np.isfinite(scores["lppd"]).all()
 
 
-def test_counts_in_a_layer_of_cells():
+def test_counts_in_a_layer_of_cells(tmp_path):
     anndata = pytest.importorskip("anndata")
     X = simulate("counts", n_samples=80, n_features=24)[0]
     adata = anndata.AnnData(np.log1p(X), layers={"counts": sp.csr_matrix(X)})
@@ -115,6 +115,45 @@ def test_counts_in_a_layer_of_cells():
     tl.transform(others, model, layer="counts")
     again = others.obsm["X_nsfa"]
     assert all(np.corrcoef(own[:30, k], again[:, k])[0, 1] > 0.8 for k in range(own.shape[1]))
+    # the layer of the fit is taken, also by a posterior that was saved, and X where it is named
+    model.posterior_.save(tmp_path / "saved")
+    for each in (model, nsfa.load(tmp_path / "saved")):
+        with pytest.warns(UserWarning, match="fitted to the layer 'counts': that of adata is taken"):
+            tl.transform(others, each, key_added="same")
+        np.testing.assert_array_equal(others.obsm["X_same"], again)
+    raw = anndata.AnnData(others.layers["counts"].copy(), var=others.var)
+    with pytest.raises(ValueError, match="must have the layer 'counts', which .* are: no layers; name .* layer='X'"):
+        tl.transform(raw, model)
+    tl.transform(raw, model, layer="X")
+    np.testing.assert_array_equal(raw.obsm["X_nsfa"], again)
+
+
+def test_the_command_reads_the_layer_that_was_fitted(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    X = simulate("counts", n_samples=40, n_features=12)[0]
+    names = pd.DataFrame(index=[f"gene{d}" for d in range(12)])
+    cells = anndata.AnnData(np.log1p(X), var=names, layers={"counts": X})
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    anndata.AnnData(X, var=names).write_h5ad(tmp_path / "raw.h5ad")
+    out = tmp_path / "out"
+    run("fit", tmp_path / "cells.h5ad", "-o", out, *TINY, *FLAGS["counts"], "--layer", "counts")
+    found = []
+    for i, (name, flags, words) in enumerate(
+        [
+            ("cells.h5ad", ["--layer", "counts"], None),
+            ("cells.h5ad", [], "fitted to the layer 'counts': that of cells.h5ad is read; --layer names another"),
+            ("raw.h5ad", ["--layer", "X"], None),
+            ("table.csv", [], "the scores are right only if the values of table.csv are such"),
+        ]
+    ):
+        written(tmp_path / "table.csv", X)
+        said = run("transform", out, tmp_path / name, "-o", tmp_path / f"{i}.csv", *flags)
+        assert ("layer" in said.stderr) == (words is not None) and (words or "") in " ".join(said.stderr.split())
+        found.append(pd.read_csv(tmp_path / f"{i}.csv", index_col="sample").to_numpy())
+    assert all(np.array_equal(each, found[0]) for each in found)
+    said = run("transform", out, tmp_path / "raw.h5ad", "-o", tmp_path / "none.csv", code=1)
+    words = "raw.h5ad must have the layer 'counts', which the run was fitted to. Got the layers: none; name one with"
+    assert words in " ".join(said.stderr.split())
 
 
 @pytest.mark.parametrize(
