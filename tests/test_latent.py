@@ -1,5 +1,6 @@
 """Tables that only hint at their Gaussian values: outliers, counts, zeros and ones, from the fit to the answers."""
 
+import html
 from types import SimpleNamespace
 
 import numpy as np
@@ -131,6 +132,22 @@ def test_counts_are_predicted_with_the_size_factors_that_were_drawn(level, near)
     assert log.mean() > stats.poisson(np.exp(rate[missing])).logpmf(X[missing]).mean() - near
 
 
+def test_the_report_says_what_loadings_are_of(fitted, tmp_path):
+    model = fitted[0]
+    kind = "robust" if model.noise == "robust" else model.likelihood
+    write_report(tmp_path / "report.html", model)
+    text = html.unescape((tmp_path / "report.html").read_text())
+    terms = {"robust": "the scaled table", "counts": "the genes' log rates", "binary": "the genes' probit values"}
+    for name, of in terms.items():
+        assert (
+            (f"% of the variance of {of}." in text) == (f"Share of the variance of {of} that" in text) == (name == kind)
+        )
+    for of_measurements in ("in the table's units", "standard deviation of the gene<"):
+        assert (of_measurements in text) == (kind == "robust"), of_measurements
+    assert ("doubles its rate" in text) == (kind == "counts") and ("a one is seen" in text) == (kind == "binary")
+    assert ("are outliers with a probability of one half or more" in text) == (kind == "robust")
+
+
 def test_holes_are_filled_as_the_table_is_written(fitted):
     model, X, _, missing = fitted
     holes = np.where(missing, np.nan, X)
@@ -141,6 +158,9 @@ def test_holes_are_filled_as_the_table_is_written(fitted):
     assert (error**2).mean() < (plain**2).mean()
     if model.likelihood == "binary":
         assert filled.min() >= 0 and filled.max() <= 1
+    if model.likelihood != "gaussian":
+        ends = np.concatenate([low[missing], high[missing]])
+        assert (ends == np.rint(ends)).all() and ends.min() >= 0
     # a row of new samples as well as the table itself
     assert np.isfinite(model.impute(holes[:5])).all()
 
@@ -449,6 +469,13 @@ def test_what_is_no_count_is_told_with_what_to_do():
         observe_discrete(frame, "counts")
     with pytest.raises(ValueError, match="Got 0.25 at sample 3.*no whole numbers, such as normalised counts"):
         observe_discrete(np.abs(X), "counts")
+    # of zeros and ones something else is advised
+    table = np.minimum(np.abs(X), 1.0)
+    with pytest.raises(ValueError, match="Got 0.25 at sample 3, .*; use likelihood='gaussian' for measurements"):
+        observe_discrete(table, "binary")
+    table[3, 2] = 2.0
+    with pytest.raises(ValueError, match="Got 2 at .*; use likelihood='counts' for counts, or 'gaussian' for"):
+        observe_discrete(table, "binary")
 
 
 def test_tables_of_another_kind_are_refused():
@@ -464,6 +491,40 @@ def test_tables_of_another_kind_are_refused():
             NSFA(likelihood=likelihood).fit(table)
     with pytest.raises(ValueError, match="dense table"):
         NSFA(noise="robust", **SHORT).fit(sp.csr_array(X))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"size_factors": "totl"},
+            "size_factors is for likelihood='counts'. Got 'totl' with likelihood='gaussian'; lea",
+        ),
+        ({"size_factors": None, "likelihood": "binary"}, "Got None with likelihood='binary'; leave it out"),
+        ({"size_factors": np.ones(20)}, "Got an array with likelihood='gaussian'; leave it out"),
+        ({"size_factors": "totl", "likelihood": "counts"}, "must be 'total', None, or a positive number .* Got 'totl'"),
+        ({"size_factors": 2.0, "likelihood": "counts"}, "for each of 20 samples. Got 2.0"),
+        ({"size_factors": ["a"] * 20, "likelihood": "counts"}, "Got an array of shape .20,. with other values"),
+        ({"size_factors": [[1.0], [1.0, 2.0]], "likelihood": "counts"}, "Got a list of other things"),
+        ({"size_factors": np.ones(3), "likelihood": "counts"}, "Got an array of shape .3,."),
+        (
+            {"scale": "global", "likelihood": "counts"},
+            "scale='global' is for likelihood='gaussian'. Got it with .*'coun",
+        ),
+        ({"scale": "genes", "likelihood": "binary"}, "scale must be 'feature', 'global' or None"),
+    ],
+)
+def test_settings_of_another_likelihood_are_refused(settings, words):
+    X = simulate("binary", n_samples=20, n_features=6)[0]
+    with pytest.raises(ValueError, match=words):
+        NSFA(**SHORT, **settings).fit(X)
+
+
+@pytest.mark.parametrize("given", [None, np.linspace(0.5, 2.0, 20), [1] * 20])
+def test_size_factors_of_counts_may_be_given(given):
+    X = simulate("counts", n_samples=20, n_features=6)[0]
+    with pytest.warns():
+        NSFA(likelihood="counts", size_factors=given, scale=None, **{**SHORT, "tune": 3, "draws": 6}).fit(X)
 
 
 @pytest.mark.parametrize(
@@ -504,3 +565,28 @@ def test_robust_noise_compares_with_others():
     table = nsfa.compare(X, models, splits=2, n_jobs=1, progress=False)
     means = table.groupby("model")["lppd"].mean()
     assert means["robust"] > means["plain"]
+
+
+def test_size_factors_are_those_of_the_samples(tmp_path):
+    rng = np.random.default_rng(8)
+    depth = np.exp(0.6 * rng.standard_normal(60))
+    X = rng.poisson(4.0 * depth[:, None] * np.exp(0.3 * rng.standard_normal((60, 40)))).astype(float)
+    frame = pd.DataFrame(X, index=[f"cell {n}" for n in range(60)])
+    with pytest.warns():
+        posterior = NSFA(likelihood="counts", **SHORT).fit(frame, store=tmp_path / "run").posterior_
+    sizes = posterior.size_factors()
+    assert sizes.dtype == np.float64 and list(sizes.index) == list(frame.index) and sizes.index.name == "sample"
+    # in the unit of samples whose totals are usual
+    ratio = sizes / (X.sum(axis=1) / X.sum(axis=1).mean())
+    assert ((ratio > 0.8) & (ratio < 1.25)).all() and abs(np.corrcoef(np.log(sizes), np.log(depth))[0, 1]) > 0.98
+    pd.testing.assert_series_equal(nsfa.load(tmp_path / "run").size_factors(), sizes)
+    short = {**SHORT, "tune": 3, "draws": 6}
+    for given, expected in ((None, np.ones(60)), (depth, depth / np.exp(np.log(depth).mean()))):
+        with pytest.warns():
+            own = NSFA(likelihood="counts", size_factors=given, **short).fit(X).posterior_.size_factors()
+        assert isinstance(own, np.ndarray)
+        np.testing.assert_allclose(own, expected, rtol=1e-6)
+    with pytest.warns():
+        binary = NSFA(likelihood="binary", **short).fit(1.0 * (X > 3)).posterior_
+    with pytest.raises(ValueError, match=r"likelihood='counts'. Got likelihood='binary'; fit counts with it"):
+        binary.size_factors()

@@ -24,6 +24,7 @@ from nsfa.arrays import Floats
 from nsfa.block_devices import UnitOnDevice, give_back, missing
 from nsfa.counts import core_count
 from nsfa.data import Observed, centring, check_settings, observe, observe_discrete
+from nsfa.discrete import check_likelihood_settings
 from nsfa.elsewhere import Elsewhere
 from nsfa.holes import no_holes
 from nsfa.kernels import dask_blocks as cluster
@@ -223,6 +224,8 @@ def in_blocks(X: Any) -> Named | None:
 @contextmanager
 def opened(X: Any, spec: ModelSpec, scale: str | None, dtype: str, size_factors: Any = "total") -> Iterator[Observed]:
     """Any table as the model takes it: of one in blocks the values are on workers, and stay there until this ends."""
+    check_settings(scale, dtype)
+    check_likelihood_settings(spec.likelihood, scale, size_factors)
     named = in_blocks(X)
     if named is None:
         gaussian = spec.likelihood == "gaussian"

@@ -57,7 +57,8 @@ class Observed:
 
     Where the ``likelihood`` is not "gaussian", values are what was seen, counts or zeros and ones; ``center`` is what
     the Gaussian values behind them are about, and ``exposure`` (N,) the log of how much of each sample was
-    counted, within a standard deviation of ``exposure_spread``. ``sample_names`` are a frame's labels of its rows.
+    counted, within a standard deviation of ``exposure_spread``. ``sample_names`` are a frame's labels of its rows,
+    ``layer`` that of an AnnData object which was fitted in place of its X.
     """
 
     values: Any
@@ -77,6 +78,7 @@ class Observed:
     exposure: Floats | None = None
     exposure_spread: float = 0.0
     sample_names: tuple[str, ...] | None = field(default=None, repr=False)
+    layer: str | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -38,18 +38,21 @@ def as_discrete(X: Any, likelihood: str, names: tuple[str, ...] | None) -> Float
         value, samples = table[row, column], read_sample_names(X)
         raise ValueError(
             f"likelihood={likelihood!r} needs a table of {wanted}, NaN where missing. Got {value:g} at "
-            f"sample {row if samples is None else repr(samples[row])}, {label(names, column)}; {_instead(value)}."
+            f"sample {row if samples is None else repr(samples[row])}, {label(names, column)}; "
+            f"{_instead(likelihood, value)}."
         )
     return table
 
 
-def _instead(value: float) -> str:
+def _instead(likelihood: str, value: float) -> str:
     """What to do about a value that is no count, or neither zero nor one."""
+    if likelihood == "binary":
+        if value > 0 and value == np.rint(value):
+            return "use likelihood='counts' for counts, or 'gaussian' for other values"
+        return "use likelihood='gaussian' for measurements, or make zeros and ones of them"
     if value < 0:
         return "use likelihood='gaussian' for values that may be negative, such as logarithms of normalised counts"
-    if value != np.rint(value):
-        return "use likelihood='gaussian' for values that are no whole numbers, such as normalised counts"
-    return "use likelihood='gaussian' for other values"
+    return "use likelihood='gaussian' for values that are no whole numbers, such as normalised counts"
 
 
 def empty_words(kind: str, total: Floats, names: Sequence[str] | None) -> str | None:
@@ -74,15 +77,47 @@ def log_exposure(table: Floats, missing: Bools, expected: Floats) -> Floats:
 
 def given_exposure(size_factors: Any, n_samples: int) -> Floats:
     """Logarithms of size factors given by the user (n_samples,), about zero; ValueError if they are none."""
-    factors = np.asarray(size_factors, dtype=np.float64)
-    if factors.shape != (n_samples,) or not (np.isfinite(factors) & (factors > 0)).all():
+    factors = _numbers(size_factors)
+    if factors is None or factors.shape != (n_samples,) or not (np.isfinite(factors) & (factors > 0)).all():
         raise ValueError(
             f"size_factors must be 'total', None, or a positive number for each of {n_samples} samples. "
-            f"Got an array of shape {factors.shape}{' with other values' if factors.shape == (n_samples,) else ''}."
+            f"Got {_given(size_factors, n_samples)}."
         )
     logs = np.log(factors)
     out: Floats = logs - logs.mean()
     return out
+
+
+def _numbers(given: Any) -> Floats | None:
+    """An array of numbers, or None where there is none to be had."""
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def _given(size_factors: Any, n_samples: int) -> str:
+    """What was given in place of size factors, in words."""
+    try:
+        shape = np.shape(size_factors)
+    except ValueError:
+        return f"a {type(size_factors).__name__} of other things"
+    if shape == ():
+        return repr(size_factors)
+    return f"an array of shape {shape}{' with other values' if shape == (n_samples,) else ''}"
+
+
+def check_likelihood_settings(likelihood: str, scale: Any, size_factors: Any) -> None:
+    """Raise ValueError about settings of one likelihood that were given with another, unless they are the defaults."""
+    if likelihood != "counts" and not (isinstance(size_factors, str) and size_factors == "total"):
+        scalar = size_factors is None or isinstance(size_factors, (str, int, float))
+        raise ValueError(
+            f"size_factors is for likelihood='counts'. Got {repr(size_factors) if scalar else 'an array'} with "
+            f"likelihood={likelihood!r}; leave it out."
+        )
+    if likelihood != "gaussian" and scale == "global":
+        # None is what is done
+        raise ValueError(f"scale='global' is for likelihood='gaussian'. Got it with {likelihood=}; leave it out.")
 
 
 def usual_level(table: Floats, missing: Bools, likelihood: str, exposure: Floats) -> Floats:

@@ -226,9 +226,10 @@ class NSFA(_BayesianModel):
         ones, probit. Loadings and noise of the last two are those of the log rates and of the probit's normal values.
     size_factors
         Of counts, how much of each sample was counted: "total" takes its counts in all, None takes all samples alike,
-        an array (n_samples,) gives them.
+        an array (n_samples,) gives them. Other likelihoods have none.
     scale
         Divide each feature by its standard deviation ("feature"), all by a common one ("global"), or not (None).
+        Counts, and zeros and ones, are not divided.
     prior
         "default", "paper" (the paper's), "learned" (the default of former versions), or a ``Priors`` object.
     spike, birth_scale, sweep

@@ -35,6 +35,23 @@ def test_the_command_line_names_what_differs_from_the_defaults(tmp_path):
     assert line == f"nsfa fit 'x y.csv' -o {tmp_path} --log2 --top-genes 5 --seed 0 --title 'a b' --no-report"
 
 
+@pytest.mark.parametrize(
+    ("library", "command"),
+    [
+        ("use noise='robust', or", "use --noise robust, or"),
+        ("Got likelihood='counts' with size_factors='total'.", "Got --likelihood counts with --size-factors total."),
+        ("use --samples-in-rows (samples_in_rows=True) if", "use --samples-in-rows if"),
+        ("leave out --log2 (log2=False) if so", "leave out --log2 if so"),
+        ("applies to .h5ad files only. Got layer='a b' for", "applies to .h5ad files only. Got --layer 'a b' for"),
+        ("tf32=True is for GPUs. Got it with backend='cpu';", "--tf32 is for GPUs. Got it with --backend cpu;"),
+        ("(shape=(1, 2)) while", "(shape=(1, 2)) while"),
+    ],
+)
+def test_messages_are_in_the_words_of_the_command(library, command):
+    assert errors.in_command_words(library) == command
+    assert errors.in_command_words(command) == command
+
+
 def test_the_estimate_grows_with_everything_it_should():
     size = {"chains": 4, "draws": 500, "processes": 2, "model": "nsfa", "n_components": None}
     small = memory.estimate((100, 1000), **size)

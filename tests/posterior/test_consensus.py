@@ -13,6 +13,7 @@ from nsfa.posterior import build as module
 from nsfa.posterior import columns, scores, shares
 from nsfa.posterior.align import align, evenly
 from nsfa.posterior.build import build_consensus
+from nsfa.posterior.factors import on_few_samples
 
 
 @pytest.fixture(scope="module")
@@ -267,6 +268,21 @@ def test_factors_of_one_or_two_samples_are_told(planted):
     scores = np.zeros((50, 2))
     scores[[3, 7, 9], 0], scores[:, 1] = [3.0, -4.0, 1.0], 1.0
     np.testing.assert_allclose(replace(found, scores=scores).two_samples, [25 / 26, 0.04])
+    few = replace(found, scores=np.column_stack([scores, scores[:, [1, 1]]]))
+    assert few.outlying.tolist() == [0] and not len(found.outlying)
+    told = "1 factor rests on one or two samples (factor 0): see two_samples."
+    assert told in repr(few.summary()).splitlines() and "rests" not in repr(found.summary())
+    assert all(len(line) <= 80 for line in repr(few.summary()).splitlines())
+    # of a table in blocks nobody knows
+    assert not len(replace(found, scores=np.zeros((0, 2))).outlying)
+
+
+def test_the_sentence_on_factors_of_few_samples():
+    told = on_few_samples(range(9), "see them", "--noise robust")
+    assert told.startswith(
+        "9 factors rest on one or two samples (factors 0, 1, 2, 3, 4, 5, 6, 7, …): see them. If outl"
+    )
+    assert told.endswith("If outliers make them, --noise robust takes these as they are.")
 
 
 def test_small_and_weak_factors_are_minor(by_hand):

@@ -79,7 +79,10 @@ def test_counts(counted, rng):
 def test_negative_counts(counted):
     counted[2, 5], counted[4, 4] = -3, -1
     (text,) = found(counted)
-    assert "but 2 of them are negative (down to -3)" in text and "write NA" in text
+    assert "but 2 of them are negative (down to -3)" in text and "write NA instead if they are missing" in text
+    counted[4, 4] = 1
+    (text,) = found(counted)
+    assert "but one of them is negative (-3), as no count is: write NA instead if it is missing" in text
 
 
 def test_zeros_and_ones(rng):

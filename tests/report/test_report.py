@@ -91,6 +91,28 @@ def test_the_page_holds_the_lists_of_the_consensus(fitted, tmp_path):
         assert (consensus.inclusion[left_out, k] < 0.05).all()
 
 
+def test_factors_of_one_or_two_samples_are_marked_and_told(tmp_path):
+    posterior, plain = made_up(), made_up()
+    posterior.consensus().scores[:, 1] *= 0.001
+    posterior.consensus().scores[4, 1] = 5.0
+    sentence = "1 factor rests on one or two samples (factor 1): look at these samples before you read it."
+    cure = " If outliers make it, noise='robust' (--noise robust) takes these as they are."
+    told = prose.verdict(posterior, posterior.diagnostics())
+    assert told.sentences[-1] == sentence + cure
+    page = written(tmp_path, posterior)
+    assert page.count('<span class="few">') == 1 and "settled on 1–2 samples" in words_of(page)
+    # one chain: no verdict beside which the mark could stand
+    alone = replace(posterior, chains=posterior.chains[:1])
+    alone.__dict__["_consensus"] = replace(posterior.consensus(), checks=None)
+    assert written(tmp_path, alone).count('<span class="few">') == 1
+    # what has no use for robust noise is not advised to take it
+    for changes in ({"noise": "robust"}, {"likelihood": "counts"}, {"likelihood": "binary"}):
+        other = replace(posterior, spec=replace(posterior.spec, **changes))
+        other.__dict__["_consensus"] = posterior.consensus()
+        assert prose.verdict(other, posterior.diagnostics()).sentences[-1] == sentence
+    assert "samples (factor" not in written(tmp_path, plain) and "1–2" not in written(tmp_path, plain)
+
+
 def test_no_name_is_read_as_markup(tmp_path):
     names = (SCRIPT, "</script><b>", "a&b\u2028c", *(f"g{d}" for d in range(17)))
     posterior = made_up(2, 20, 10, names=names)

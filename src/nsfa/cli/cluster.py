@@ -70,9 +70,11 @@ def connection(where: ClusterOptions) -> AbstractContextManager[Any]:
 
 def read_blocks(table: Path, reading: ReadingOptions, quiet: bool) -> Table:
     """Say where a table's blocks are, and what was noticed."""
+    from nsfa.cli.errors import in_command_words
     from nsfa.readers.lazy import read_lazily
 
     read = read_lazily(table, **{name: getattr(reading, name) for name in _READ})
+    read = replace(read, notes=[in_command_words(text) for text in read.notes])
     for text in [] if quiet else read.notes:
         note(text)
     return read

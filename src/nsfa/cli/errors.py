@@ -27,6 +27,17 @@ USER_ERROR, NOT_CONVERGED, PARTLY_CONVERGED, INTERRUPTED, TERMINATED = 1, 2, 3, 
 _TRACKER = "ignore::UserWarning:joblib.externals.loky.backend.resource_tracker"
 # how the library names what this program calls ``nsfa resume``
 _RESUME = re.compile(r"nsfa\.resume\(('[^']*'|\"[^\"]*\")\)")
+# how the library names settings that are options here, and what only Python can do
+_SETTING = re.compile(
+    r"\b(noise|likelihood|scale|size_factors|prior|dtype|backend|layer|tune|log2|samples_in_rows|tf32)=(True|'[^']*')"
+)
+_IN_PYTHON = re.compile(r" \(\w+=(True|False|'[^']*')\)")
+_PHRASES = {
+    "use X.toarray(), or other noise": "save the table as a dense one, such as csv, or take other noise",
+    "needs priors with intercept=True. Got False; use prior='default', or Priors(intercept=True, ...)": (
+        "needs priors with unknown means. Got others; use --prior default"
+    ),
+}
 # what the framework says of a value that is none of those there are, or not the number there should be
 _CHOICES = re.compile(r"(?:Value error, )?('.*') is not one of (.*?)\.?")
 _NUMBERS = re.compile(r"Input should be (?:a valid (integer|number).*|greater than or equal to (\S+))")
@@ -114,13 +125,19 @@ def sentence(error: Exception) -> str:
 
 
 def in_command_words(text: str) -> str:
-    """What the library says, with this program's command in place of Python's to go on with a run."""
+    """What the library says, with this program's commands and options in place of Python's."""
 
     def command(call: re.Match[str]) -> str:
         # the draws are a folder in the output directory
         return f"nsfa resume {shlex.quote(str(Path(ast.literal_eval(call[1])).parent))}"
 
-    return _RESUME.sub(command, text)
+    def option(setting: re.Match[str]) -> str:
+        flag = "--" + setting[1].replace("_", "-")
+        return flag if setting[2] == "True" else f"{flag} {shlex.quote(setting[2][1:-1])}"
+
+    for python, ours in _PHRASES.items():
+        text = text.replace(python, ours)
+    return _RESUME.sub(command, _SETTING.sub(option, _IN_PYTHON.sub("", text)))
 
 
 @contextmanager

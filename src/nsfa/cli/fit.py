@@ -108,7 +108,7 @@ def read_input(
     table: Path, reading: ReadingOptions, quiet: bool, likelihood: str = "gaussian", noise: str = "diagonal"
 ) -> Any:
     """Read a table, and say what was noticed, but for what a ``likelihood`` of its own, or robust noise, answers."""
-    from nsfa.cli.errors import quiet_library
+    from nsfa.cli.errors import in_command_words, quiet_library
     from nsfa.discrete import NO_COUNTS
     from nsfa.readers import read_table
 
@@ -118,6 +118,7 @@ def read_input(
         # what has no counts, the fit says by itself
         said = ("--noise",) if likelihood == "gaussian" else ("--noise", "--likelihood", NO_COUNTS)
         read = replace(read, notes=[text for text in read.notes if not any(word in text for word in said)])
+    read = replace(read, notes=[in_command_words(text) for text in read.notes])
     for text in [] if quiet else read.notes:
         note(text)
     return read
@@ -141,6 +142,11 @@ def make_estimator(model: ModelOptions, sampling: SamplingOptions, jobs: int | N
         raise ValueError(
             "--preview is as short as it is however far the chains get. Got it with --tune auto; leave one of them out."
         )
+    likelihood, counted = str(model.likelihood), str(model.size_factors)
+    if likelihood != "counts" and counted != "total":
+        raise ValueError(f"--size-factors is for --likelihood counts. Got {counted} with {likelihood}; leave it out.")
+    if likelihood != "gaussian" and model.scale is ScaleName.common:
+        raise ValueError(f"--scale global is for measurements. Got it with --likelihood {likelihood}; leave it out.")
     if model.model == "nsfa" and model.n_components is not None:
         raise ValueError(
             f"--n-components is for models with a fixed number of factors; nsfa infers it. Got {model.n_components}; "

@@ -16,7 +16,7 @@ from nsfa.atomic import replacing
 
 DRAWS, REPORT, SAMPLES, GENE_SETS, FIGURES = "draws", "report.html", "samples.csv", "gene_sets.gmt", "figures"
 COMPARISON, TABLE, FACTOR_GENES, ENRICHMENT = "comparison.csv", "table.csv", "factor_genes.gmt", "enrichment.csv"
-OUTLIERS, OUTLIER_SHARES = "outliers.csv", "outlier_shares.csv"
+OUTLIERS, OUTLIER_SHARES, SIZE_FACTORS = "outliers.csv", "outlier_shares.csv", "size_factors.csv"
 GENE_NAMES, SAMPLE_KINDS = "gene_names.csv", "samples.json"
 # scores of a table in blocks, as its workers wrote them
 SCORES = "scores.zarr"
@@ -27,8 +27,8 @@ LOCK = "lock"
 # all that a command writes, in the order in which results are listed
 NAMES = (
     REPORT, "factors.csv", "genes.csv", FACTOR_GENES, ENRICHMENT, "loadings.csv", "inclusion.csv", "scores.csv", SCORES,
-    OUTLIERS, OUTLIER_SHARES, "imputed.csv", COMPARISON, FIGURES, "diagnostics.json", "config.toml", SAMPLES,
-    SAMPLE_KINDS, GENE_SETS, GENE_NAMES, TABLE, DRAWS, FITS,
+    OUTLIERS, OUTLIER_SHARES, SIZE_FACTORS, "imputed.csv", COMPARISON, FIGURES, "diagnostics.json", "config.toml",
+    SAMPLES, SAMPLE_KINDS, GENE_SETS, GENE_NAMES, TABLE, DRAWS, FITS,
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from nsfa.cli.output import (
     OUTLIER_SHARES,
     OUTLIERS,
     REPORT,
+    SIZE_FACTORS,
     write_csv,
     write_figures,
     write_text,
@@ -47,6 +48,8 @@ def write_results(out: Path, posterior: Posterior, wanted: ReportOptions, config
     write_tables(out, posterior, samples.index, enrichment, symbols)
     if posterior.spec.noise == "robust":
         write_outliers(out, posterior, samples.index)
+    if posterior.data.exposure_spread:
+        write_size_factors(out, posterior, samples.index)
     if wanted.impute:
         write_imputed(out, posterior, samples.index, bool(config.get("table", {}).get("samples_in_rows")))
     poor = [str(samples.index[n]) for n in posterior.poor_samples()] if posterior.spec.noise == "robust" else []
@@ -86,7 +89,8 @@ def _shown(config: Mapping[str, Any]) -> dict[str, Any]:
         "notes": source.get("notes"),
         **{name.replace("_", " "): value for name, value in reading.items() if value is not False and name != "genes"},
         "genes": Path(reading["genes"]).name if "genes" in reading else None,
-        "scale": model.get("scale"),
+        # counts, and zeros and ones, are not divided
+        "scale": model.get("scale") if model.get("likelihood", "gaussian") == "gaussian" else None,
         "prior": model.get("prior"),
         "command": _without_folders(config.get("command")),
     }
@@ -183,6 +187,14 @@ def write_outliers(out: Path, posterior: Posterior, samples: Any) -> None:
     write_csv(out / OUTLIERS, table[["gene", *table.columns.drop("gene")]], None)
 
 
+def write_size_factors(out: Path, posterior: Posterior, samples: Any) -> None:
+    """Write ``size_factors.csv``: how much of each sample was counted, where that was inferred."""
+    import pandas as pd
+
+    sizes = np.asarray(posterior.size_factors())
+    write_csv(out / SIZE_FACTORS, pd.DataFrame({"size_factor": sizes}, index=samples), "sample")
+
+
 def write_imputed(out: Path, posterior: Posterior, samples: Any, samples_in_rows: bool) -> None:
     """Write ``imputed.csv``: the table, the way round it was read, with its holes filled by posterior means."""
     import pandas as pd
@@ -197,14 +209,12 @@ def write_imputed(out: Path, posterior: Posterior, samples: Any, samples_in_rows
 
 def summary(posterior: Posterior) -> dict[str, Any]:
     """What was found and whether to believe it, as plain values."""
-    from nsfa.posterior.consensus import OUTLYING
-
     diagnostics, consensus = posterior.diagnostics(), posterior.consensus()
     return {
         "n_substantial": consensus.n_substantial,
         "n_substantial_posterior": _shares(posterior.n_substantial),
         "n_shared_posterior": _shares(posterior.n_shared),
-        "n_outlying": int((consensus.two_samples > OUTLYING).sum()),
+        "n_outlying": len(consensus.outlying),
         "share_of_outliers": float(posterior.trace("outliers").mean()) if posterior.spec.noise == "robust" else None,
         "likelihood": posterior.spec.likelihood,
         "n_components": consensus.n_factors,

@@ -144,13 +144,12 @@ def tell(out: Path, found: dict[str, Any]) -> None:
         say(line)
     say(found["verdict"], style="green" if found["converged"] and found["chains"] > 1 else "yellow")
     if found["n_outlying"]:
-        which = "factor rests" if found["n_outlying"] == 1 else "factors rest"
-        robust = found["share_of_outliers"] is not None or found["likelihood"] != "gaussian"
-        cure = "" if robust else " If outliers make them, --noise robust takes these as they are."
-        say(
-            f"{found['n_outlying']} {which} on one or two samples: see two_samples in factors.csv.{cure}",
-            style="yellow",
-        )
+        from nsfa.posterior.factors import OUTLYING, on_few_samples
+
+        few = [each["factor"] for each in found["factors"] if (each["two_samples"] or 0.0) > OUTLYING]
+        open_to_robust = found["share_of_outliers"] is None and found["likelihood"] == "gaussian"
+        robust = "--noise robust" if open_to_robust else None
+        say(on_few_samples(few, "see two_samples in factors.csv", robust), style="yellow")
     if found["poor_samples"]:
         from nsfa.readers.sheet import show_some
 

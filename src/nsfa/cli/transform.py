@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,6 +49,7 @@ def transform(
         advice = "name a file in it" if output.is_dir() else "choose another name, or replace it with --force"
         raise ValueError(f"The output must be a new file. Got {output}, {what}; {advice}.")
     model = read_config(results).get("model", {})
+    reading = _same_layer(results, table, reading, talk.quiet)
     read = read_input(table, reading, talk.quiet, model.get("likelihood", "gaussian"), model.get("noise", "diagonal"))
     if not talk.quiet:
         _compare_units(results, reading)
@@ -57,6 +59,32 @@ def transform(
     output.parent.mkdir(parents=True, exist_ok=True)
     write_csv(output, scores, "sample")
     _tell(posterior, read, output, talk)
+
+
+def _same_layer(results: Path, table: Path, reading: ReadingOptions, quiet: bool) -> ReadingOptions:
+    """How to read the table: where the user names no layer, in the one that was fitted, if it was one."""
+    from nsfa.readers.frames import layers_in
+    from nsfa.readers.sheet import show_some
+
+    has, fitted = layers_in(table), read_config(results).get("table", {}).get("layer")
+    if reading.layer is not None:
+        in_x = reading.layer == "X" and has is not None and "X" not in has
+        return replace(reading, layer=None) if in_x else reading
+    if fitted is None:
+        return reading
+    told = f"The run was fitted to the layer {fitted!r}: "
+    if has is None:
+        told += f"the scores are right only if the values of {table.name} are such."
+    elif fitted in has:
+        told += f"that of {table.name} is read; --layer names another, --layer X its X."
+    else:
+        raise ValueError(
+            f"{table.name} must have the layer {fitted!r}, which the run was fitted to. Got the layers: "
+            f"{show_some(has) or 'none'}; name one with such values with --layer, or its X with --layer X."
+        )
+    if not quiet:
+        note(told)
+    return reading if has is None else replace(reading, layer=fitted)
 
 
 def score_table(posterior: Posterior, read: Any) -> Any:

@@ -84,7 +84,8 @@ class Answers:
             The table that was fitted, or new samples.
         level : float, optional
             Also return the bounds of central predictive intervals of this probability: (filled, lower, upper), all
-            equal to X where it was observed. Features that did not vary in the fit are filled with their value.
+            equal to X where it was observed. Features that did not vary in the fit are filled with their value. Bounds
+            of counts are whole numbers, those of zeros and ones 0 or 1.
         """
         if sp.issparse(X):
             as_float_table(X)

@@ -10,7 +10,7 @@ import numpy as np
 from nsfa.arrays import Bools, Floats, Ints
 from nsfa.draw import SUBSTANTIAL
 from nsfa.model.spec import is_number
-from nsfa.posterior.factors import IN_CHAIN, FactorChecks
+from nsfa.posterior.factors import IN_CHAIN, OUTLYING, FactorChecks
 from nsfa.posterior.shares import EFFECT, Shares
 
 # The false-discovery rate of gene lists that nobody asks for at another.
@@ -20,8 +20,6 @@ LEAST_LISTED = 0.5
 # A factor below this share of the variance, or of no more genes than this, is minor.
 MINOR_SHARE = 0.001
 MINOR_GENES = 3
-# A factor of whose squared scores two samples hold so much may be made of outliers.
-OUTLYING = 0.5
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,6 +111,11 @@ class Consensus:
         square = np.sort(self.scores**2, axis=0)
         out: Floats = square[-2:].sum(axis=0) / np.maximum(square.sum(axis=0), np.finfo(float).tiny)
         return out
+
+    @property
+    def outlying(self) -> Ints:
+        """The numbers of the factors of whose squared scores one or two samples hold more than half."""
+        return np.flatnonzero(self.two_samples > OUTLYING)
 
     def probability(self, effect: float = EFFECT) -> Floats:
         """Probability (n_features, K) that a factor explains at least the share ``effect`` of a feature's variance.

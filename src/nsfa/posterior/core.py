@@ -322,9 +322,10 @@ class Posterior(OwnAnswers):
     def outliers(self, least: float = 0.5) -> Any:
         """Entries that are outliers with a probability of ``least`` or more, a pandas DataFrame, the surest first.
 
-        Columns: sample, feature (their numbers), sample_name where the fitted frame had any, name of the feature,
-        value, expected (posterior mean of what the factors say of it), noise_deviation (of ordinary entries), all in
-        the user's units, and probability. Needs ``noise="robust"``, else ValueError.
+        Columns: sample, feature (their positions in the table), sample_name where the fitted frame had any, name of the
+        feature, value, expected (posterior mean of what the factors say of it), noise_deviation (of ordinary entries),
+        all in the user's units, and probability. The command's outliers.csv has names in place of positions. Needs
+        ``noise="robust"``, else ValueError.
         """
         from nsfa.posterior.outliers import outlier_table
 
@@ -348,6 +349,17 @@ class Posterior(OwnAnswers):
         from nsfa.posterior.outliers import poor_samples
 
         return poor_samples(self.spec, self.draws)
+
+    def size_factors(self) -> Any:
+        """How much of each sample was counted (n_samples,), posterior means; ``likelihood="counts"`` or ValueError.
+
+        1 is a sample whose counts add up to what is usual of its observed features; the factors explain what is left.
+        Where size factors were given they come back with a geometric mean of 1, and where there were to be none all
+        are 1. A pandas Series with the samples' names where the fitted frame had any.
+        """
+        from nsfa.posterior.sizes import named_sizes
+
+        return named_sizes(self.data, self.spec, self.draws)
 
     def to_arviz(
         self, *, log_likelihood: bool = False, posterior_predictive: bool = False, loadings: bool = True

@@ -30,6 +30,9 @@ LEAST_SUPPORT = 0.8
 LEAST_AGREEMENT = 0.95
 # Limits of R-hat and effective draws for one factor; a picture of it needs less agreement than averages of all draws.
 FACTOR_RHAT, FACTOR_ESS = 1.1, ESS_LIMIT
+# A factor of whose squared scores two samples hold more than this may be made of outliers; so many are named.
+OUTLYING = 0.5
+_NAMED = 8
 
 
 class Traces(NamedTuple):
@@ -129,3 +132,19 @@ def _agreement(traces: Traces) -> Floats:
         if len(sums) > 1:
             out[k] = (sums @ sums.T / np.maximum(np.outer(norm, norm), np.finfo(float).tiny)).min()
     return out
+
+
+def on_few_samples(factors: Sequence[int], then: str, robust: str | None = None) -> str:
+    """Which factors rest on one or two samples, in a sentence that says what ``then`` to do.
+
+    ``robust`` is how to ask for robust noise; None where outliers are no measurements', or are taken care of.
+    """
+    n = len(factors)
+    some = ", ".join(str(k) for k in factors[:_NAMED]) + (", …" if n > _NAMED else "")
+    which = f"1 factor rests on one or two samples (factor {some})"
+    if n > 1:
+        which = f"{n} factors rest on one or two samples (factors {some})"
+    cure = (
+        "" if robust is None else f" If outliers make {'it' if n == 1 else 'them'}, {robust} takes these as they are."
+    )
+    return f"{which}: {then}.{cure}"

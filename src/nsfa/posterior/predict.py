@@ -129,7 +129,8 @@ def predictive_moments(
 def summarise(tables: Tables, draws: list[Draw], entries: Entries, level: float | None) -> list[Floats]:
     """Posterior mean of entries over the draws, and with ``level`` the bounds of their central predictive intervals.
 
-    Bounds are quantiles of one predictive draw per posterior draw, thinned where there are very many entries.
+    Bounds are quantiles of one predictive draw per posterior draw, thinned where there are very many entries. Those of
+    counts, and of zeros and ones, are values that were drawn, the outer ones where a quantile lies between two.
     """
     if level is not None and not 0 < level < 1:
         raise ValueError(f"level must lie between 0 and 1. Got {level!r}.")
@@ -148,8 +149,10 @@ def summarise(tables: Tables, draws: list[Draw], entries: Entries, level: float 
                 drawn.append(value.astype(np.float32))
     if level is None:
         return [np.asarray(total)]
-    tail = (1 - level) / 2
-    return [np.asarray(total), *np.quantile(np.array(drawn), [tail, 1 - tail], axis=0, method="weibull")]
+    tail, values = (1 - level) / 2, np.array(drawn)
+    methods: tuple[Any, Any] = ("weibull",) * 2 if spec.likelihood == "gaussian" else ("lower", "higher")
+    ends = zip((tail, 1 - tail), methods, strict=True)
+    return [np.asarray(total), *(np.quantile(values, end, axis=0, method=method) for end, method in ends)]
 
 
 def fill_holes(tables: Tables, table: Floats, draws: list[Draw], level: float | None) -> tuple[Floats, ...]:

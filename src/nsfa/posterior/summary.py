@@ -6,6 +6,8 @@ from typing import Any
 
 import pandas as pd
 
+from nsfa.posterior.factors import OUTLYING, on_few_samples
+
 WIDTH = 80
 # What is printed, and under which heading.
 _SHOWN = {
@@ -34,7 +36,9 @@ class Summary(pd.DataFrame):  # type: ignore[misc]
         room = WIDTH - len(lines[0]) - 2
         top = ["top_features", "", *(_cut(text, room) for text in shown["top_features"])]
         lines = [f"{line}  {text}".rstrip() for line, text in zip(lines, top, strict=True)]
-        return "\n".join([*lines, *_wrapped(list(self.columns))])
+        few = [int(k) for k in self.index[self["two_samples"] > OUTLYING]] if "two_samples" in self else []
+        told = [] if not few else _wrapped(on_few_samples(few, "see two_samples"))
+        return "\n".join([*lines, *told, *_wrapped(f"Columns: {', '.join(self.columns)}.")])
 
     def __str__(self) -> str:
         return self.__repr__()
@@ -54,8 +58,8 @@ def _cut(text: Any, room: int) -> str:
     return names[0][: room - 1] + "…"
 
 
-def _wrapped(names: list[str]) -> list[str]:
-    """All columns there are, in lines."""
+def _wrapped(text: str) -> list[str]:
+    """A sentence in lines."""
     import textwrap
 
-    return textwrap.wrap(f"Columns: {', '.join(names)}.", WIDTH)
+    return textwrap.wrap(text, WIDTH)

@@ -87,8 +87,23 @@ def _words(column: Any) -> list[str]:
     return ["" if missing else symbol_in(str(word)) for word, missing in zip(column, column.isna(), strict=True)]
 
 
+def layers_in(path: Path) -> list[str] | None:
+    """The layers of an .h5ad file; None for another file, or one that cannot be read."""
+    try:
+        import h5py  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    try:
+        if not path.is_file() or not h5py.is_hdf5(path):
+            return None
+        with h5py.File(path) as file:
+            return None if "var" not in file else list(file["layers"]) if "layers" in file else []
+    except OSError:
+        return None
+
+
 def _is_10x(path: Path) -> bool:
-    import h5py  # type: ignore[import-untyped]
+    import h5py
 
     try:
         with h5py.File(path) as file:

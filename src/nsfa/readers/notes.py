@@ -203,9 +203,14 @@ def negative_counts(seen: Seen) -> str | None:
     below = int((seen.values < 0).sum())
     if not 0 < below <= seen.size / 10 or not seen.whole:
         return None
+    told = seen.tell(below)
+    which = f"one of them is negative ({seen.ends[0]:g})"
+    if told != "1":
+        which = f"{told} of them are negative (down to {seen.ends[0]:g})"
+    missing = "it is" if told == "1" else "they are"
     return (
-        f"The values are whole numbers, as counts are, but {seen.tell(below)} of them are negative (down to "
-        f"{seen.ends[0]:g}), as no count is: write NA instead if they are missing, or ask how the table was made."
+        f"The values are whole numbers, as counts are, but {which}, as no count is: write NA instead if {missing} "
+        "missing, or ask how the table was made."
     )
 
 

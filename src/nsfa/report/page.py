@@ -103,6 +103,7 @@ def render(
         agreement=LEAST_AGREEMENT,
         support=LEAST_SUPPORT,
         unjudged=NOT_JUDGED,
+        measure=prose.MEASURES[posterior.spec.likelihood],
         diagnostics=diagnostics.table,
         n_chains=len(posterior.chains),
         data=data,
@@ -175,7 +176,7 @@ def _traces(posterior: Posterior) -> list[dict[str, Any]]:
 
 def _factor_rows(consensus: Consensus, enrichment: Any) -> list[dict[str, Any]]:
     """The table of factors: how often each is found, how much it explains, its first genes and its best gene set."""
-    out = []
+    out, few = [], set(consensus.outlying.tolist())
     best = {} if enrichment is None else _best(enrichment)
     for k in range(consensus.n_factors):
         core, genes = consensus.lists(k)
@@ -184,6 +185,7 @@ def _factor_rows(consensus: Consensus, enrichment: Any) -> list[dict[str, Any]]:
             "number": k,
             "verdict": NOT_JUDGED if consensus.checks is None else consensus.checks.verdict[k],
             "minor": bool(consensus.minor[k]),
+            "few": k in few,
             "support": float(consensus.support[k]),
             "chains": f"{found.sum()} of {len(found)}",
             "variance": float(consensus.variance_explained[k]),

@@ -16,7 +16,7 @@ from nsfa.model.spec import NAMED_PRIORS
 from nsfa.posterior import Posterior
 from nsfa.posterior.consensus import Consensus
 from nsfa.posterior.diagnostics import Diagnostics, settled_words
-from nsfa.posterior.factors import FACTOR_ESS, FACTOR_RHAT, LEAST_AGREEMENT, LEAST_SUPPORT
+from nsfa.posterior.factors import FACTOR_ESS, FACTOR_RHAT, LEAST_AGREEMENT, LEAST_SUPPORT, on_few_samples
 from nsfa.version import __version__
 
 PAPER = {
@@ -41,6 +41,48 @@ TITLES = {
 }
 
 
+class Measure(NamedTuple):
+    """What loadings and variances are of, in words: a loading, one per deviation, what it says, and whose variance."""
+
+    loading: str
+    scaled: str
+    change: str
+    variance: str
+    of_gene: str
+    behind: str
+
+
+# by likelihood
+MEASURES = {
+    "gaussian": Measure(
+        loading="loading, in the table's units",
+        scaled="loading per standard deviation of the gene",
+        change="change of the gene when the factor's score rises by 1, in the table's units",
+        variance="the scaled table",
+        of_gene="each gene's variance",
+        behind="",
+    ),
+    "counts": Measure(
+        loading="loading, of the log rate",
+        scaled="loading per standard deviation of the gene's log rate",
+        change="change of the gene's log rate when the factor's score rises by 1; 0.69 doubles its rate",
+        variance="the genes' log rates",
+        of_gene="the variance of each gene's log rate",
+        behind="The table is of counts: loadings and variances are those of the genes' log rates, natural logarithms.",
+    ),
+    "binary": Measure(
+        loading="loading, of the probit value",
+        scaled="loading per standard deviation of the gene's probit value",
+        change="change of the gene's probit value when the factor's score rises by 1; noise of variance one comes on "
+        "top, and a one is seen where the sum is above zero",
+        variance="the genes' probit values",
+        of_gene="the variance of each gene's probit value",
+        behind="The table is of zeros and ones: loadings and variances are those of the genes' probit values, which "
+        "are normal and above zero where a one was seen.",
+    ),
+}
+
+
 class Verdict(NamedTuple):
     """Whether the results can be relied on: "good", "partly" or "caution", a headline, and why."""
 
@@ -50,7 +92,18 @@ class Verdict(NamedTuple):
 
 
 def verdict(posterior: Posterior, diagnostics: Diagnostics) -> Verdict:
-    """The convergence verdict in plain words, with what to do next."""
+    """The convergence verdict in plain words, with what to do next, and which factors rest on one or two samples."""
+    found = _converged(posterior, diagnostics)
+    few = posterior.consensus().outlying.tolist()
+    if not few:
+        return found
+    robust = None if posterior.spec.latent else "noise='robust' (--noise robust)"
+    look = f"look at these samples before you read {'it' if len(few) == 1 else 'them'}"
+    return found._replace(sentences=[*found.sentences, on_few_samples(few, look, robust)])
+
+
+def _converged(posterior: Posterior, diagnostics: Diagnostics) -> Verdict:
+    """Whether the chains agree, and what to do next."""
     n_chains, n_draws = posterior.n_factors.shape
     stopped = []
     if not posterior.finished:
@@ -95,11 +148,14 @@ def findings(posterior: Posterior, consensus: Consensus, samples: Sequence[str])
         out.append(f"With those of fewer genes K was {_likely(posterior.n_factors)}")
     if n:
         total = percent(min(float(consensus.variance_explained.sum()), 1.0))
-        of = " of the values behind them" if posterior.spec.likelihood != "gaussian" else ""
-        out.append(f"{'Together they explain' if n > 1 else 'It explains'} {total} of the variance{of}.")
+        of = MEASURES[posterior.spec.likelihood].variance
+        out.append(f"{'Together they explain' if n > 1 else 'It explains'} {total} of the variance of {of}.")
     if posterior.spec.noise == "robust":
         share = percent(float(posterior.trace("outliers").mean()))
-        out.append(f"{share} of the entries deviate by more than ordinary noise; outliers.csv lists the clear ones.")
+        out.append(
+            f"{share} of the entries deviate by more than ordinary noise; outliers.csv (in Python, "
+            "posterior_.outliers()) lists those that are outliers with a probability of one half or more."
+        )
         out += _quality(posterior, samples)
     return out
 

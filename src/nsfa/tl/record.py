@@ -39,6 +39,16 @@ def write(adata: AnnData, posterior: Posterior, used: Bools, key: str, params: d
         for name, values in zip(_PARTS, wide, strict=True):
             adata.varm[f"{key}_{name}"] = values
         adata.uns[key] = _record(posterior, consensus, params)
+        _write_sizes(adata, key, posterior)
+
+
+def _write_sizes(adata: AnnData, key: str, posterior: Posterior) -> None:
+    """Write size factors where they were inferred; else those of an earlier fit go."""
+    name = f"{key}_size_factor"
+    if posterior.data.exposure_spread:
+        adata.obs[name] = np.asarray(posterior.size_factors())
+    elif name in adata.obs:
+        del adata.obs[name]
 
 
 def write_scores(adata: AnnData, key: str, scores: Floats, consensus: Consensus) -> None:

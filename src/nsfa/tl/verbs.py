@@ -67,6 +67,8 @@ def nsfa(
     varm["nsfa_loadings"], varm["nsfa_pip"], varm["nsfa_relevance"] : (n_vars, K) posterior mean loadings, and the
         probabilities that a loading is active and that the factor explains at least 5 % of the gene's variance. NaN for
         genes that were not fitted: nothing is known of them, which is not the same as zero.
+    obs["nsfa_size_factor"] : (n_obs,) with likelihood="counts", how much of each cell was counted, where that was
+        inferred: posterior means, 1 being the usual.
     uns["nsfa"] : params, version, seed; n_components (values of K and their shares of the draws), n_shared and
         n_substantial (the same for factors of two and of five genes or more); support, chain_support,
         variance_explained and minor of the factors; factors (the verdict on each, with its agreement, rhat and ess);
@@ -82,7 +84,8 @@ def nsfa(
         _note_raw(table, layer)
     estimator.fit(_named(table if used.all() else table[:, used], names))
     # a sparse matrix has no names of its own
-    data = replace(estimator.posterior_.data, feature_names=names, sample_names=tuple(adata.obs_names.astype(str)))
+    cells = tuple(adata.obs_names.astype(str))
+    data = replace(estimator.posterior_.data, feature_names=names, sample_names=cells, layer=layer)
     estimator.posterior_ = replace(estimator.posterior_, data=data)
     params = params_of(estimator) | {"model": model, "use_highly_variable": not used.all()}
     target = adata.copy() if copy else adata
@@ -105,7 +108,10 @@ def transform(
         The cells, in the same units as those of the fit.
     model
         A fitted estimator, as of ``nsfa(..., return_model=True)``, or its posterior.
-    layer, key_added
+    layer
+        The layer with their values, "X" for ``adata.X``. None: that of the fit, of which a warning reminds if it was
+        not ``adata.X``.
+    key_added
         As in ``nsfa``.
     return_std
         Also write the scores' posterior standard deviations, obsm["X_nsfa_std"].
@@ -117,6 +123,7 @@ def transform(
             f"model must be a fitted estimator or its posterior. Got {type(model).__name__}; "
             "use model = nsfa.tl.nsfa(adata, return_model=True)."
         )
+    layer = _same_layer(adata, layer, posterior.data.layer)
     blocks = _blocks(_table(adata, layer), _match(adata, posterior))
     parts = [posterior.transform(block, return_std=True) for block in blocks]
     mean, deviation = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -173,11 +180,34 @@ def _estimator(model: str, settings: dict[str, Any]) -> Any:
     return kind(**settings)
 
 
+def _layers(adata: AnnData) -> str:
+    """The layers there are, in words."""
+    # anndata 0.13 lists X among the layers, as None
+    return ", ".join(repr(name) for name in adata.layers if name is not None) or "no layers"
+
+
+def _same_layer(adata: AnnData, layer: str | None, fitted: str | None) -> str | None:
+    """Where the values are to be read, None for X: where the user says, else in the layer that was ``fitted``."""
+    if layer is not None:
+        return None if layer == "X" and layer not in adata.layers else layer
+    if fitted is not None and fitted not in adata.layers:
+        raise ValueError(
+            f"adata must have the layer {fitted!r}, which the model was fitted to. There are: {_layers(adata)}; name "
+            "one with such values as layer, or adata.X as layer='X'."
+        )
+    if fitted is not None:
+        warnings.warn(
+            f"The model was fitted to the layer {fitted!r}: that of adata is taken. Name it as layer to silence this.",
+            UserWarning,
+            stacklevel=3,
+        )
+    return fitted
+
+
 def _table(adata: AnnData, layer: str | None) -> Any:
     """Cells × genes: X or a layer."""
     if layer is not None and layer not in adata.layers:
-        # anndata 0.13 lists X among the layers, as None
-        known = ", ".join(repr(name) for name in adata.layers if name is not None) or "no layers"
+        known = _layers(adata)
         raise ValueError(f"layer must be None or a key of adata.layers. Got {layer!r}; there are: {known}.")
     table = adata.X if layer is None else adata.layers[layer]
     if table is None:
