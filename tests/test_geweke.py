@@ -4,6 +4,8 @@ The bound: about twenty correlated statistics per run, of forty chains each, and
 |z| passes it. The mutants in test_mutants.py are caught by the same function at the same bound.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,10 @@ TILT = ("update_marginal", "update_rotation_buffet", "update_doublet", *ALONE)
 ROTATION = ("update_marginal", "update_tilt_buffet", "update_doublet", *ALONE)
 
 # of counts and of zeros and ones the means are not a matter of where the scale begins
-MEANS = ("update_mean_scores", "update_intercept")
+MEANS = ("update_mean_scores", "update_intercept", "update_carried_intercepts")
+# of what changes loadings and scores, only what takes log rates along
+CARRIED = (*MEANS, "update_marginal", "update_tilt_finite", "update_rotation_finite", *FIXED)
+CARRIED = (*CARRIED, "update_scores", "update_scale", "update_shear", "update_latent")
 
 # the paper's moves, scale and shear, and rows with the scores integrated out
 PLAIN = {"sweep": "collapsed", "noise": "shared", "without": PAIRED}
@@ -75,6 +80,11 @@ RUNS = {
     "counts, noise with the values": (
         "nsfa",
         {"likelihood": "counts", "repeat": 2, "without": (*MEANS, *ALONE, "update_marginal")},
+    ),
+    "counts, log rates taken along": ("sfa", {"likelihood": "counts", "without": CARRIED}),
+    "counts, log rates taken along, absolute slab": (
+        "sfa",
+        {"likelihood": "counts", "without": CARRIED, "priors": replace(geweke.PRIORS, relative=False)},
     ),
     "binary, dense": ("afa", {"likelihood": "binary", "repeat": 2, "without": MEANS}),
 }

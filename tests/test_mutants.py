@@ -10,7 +10,7 @@ import geweke
 from geweke import BOUND
 from nsfa import latent_samples
 from nsfa.data import no_holes
-from nsfa.kernels import modules, sample_kernels
+from nsfa.kernels import modules, numba_cpu, sample_kernels
 from nsfa.kernels.numba_cpu import NumbaKernels
 from nsfa.kernels.streams import fresh_key
 from nsfa.model import joint, priors
@@ -428,6 +428,40 @@ def noise_of_counts_without_its_prior(patch):
     patch.setattr(NumbaKernels, "draw_rates", wrong)
 
 
+def loadings_with_log_rates_under_wider_slabs(patch):
+    wrong_carried(patch, "carry_loadings", lambda problem, precision, *rest: (problem, 0.4 * precision, *rest))
+
+
+def loadings_with_log_rates_of_other_levels(patch):
+    wrong_carried(patch, "carry_loadings", lambda problem, slab, level, *rest: (problem, slab, level + 0.7, *rest))
+
+
+def scores_with_log_rates_without_exposures(patch):
+    wrong_carried(patch, "carry_scores", lambda problem, level, exposure, *rest: (problem, level, 0 * exposure, *rest))
+
+
+def scores_with_log_rates_of_missing_entries(patch):
+    def everything(problem, *rest):
+        return problem._replace(missing=problem.missing[:0]), *rest
+
+    wrong_carried(patch, "carry_scores", everything)
+
+
+def scores_with_log_rates_on_ellipses_too_wide(patch):
+    right = numba_cpu.fill_normals
+
+    def wrong(key, rows, out):
+        right(key, rows, out)
+        out *= 1.15
+
+    patch.setattr(numba_cpu, "fill_normals", wrong)
+
+
+def wrong_carried(patch, name, change):
+    right = getattr(NumbaKernels, name)
+    patch.setattr(NumbaKernels, name, lambda self, *given: right(self, *change(*given)))
+
+
 def signs_of_values_with_twice_the_noise(patch):
     right = NumbaKernels.draw_signs
 
@@ -441,6 +475,7 @@ NSFA = ("nsfa", PLAIN)
 ROBUST, COUNTS, STRETCHED, BINARY = (
     RUNS[run] for run in ("robust", "counts", "counts, noise with the values", "binary, dense")
 )
+CARRIED = RUNS["counts, log rates taken along"]
 MARGINAL = ("nsfa", {"noise": "shared", "without": ALONE})
 SPLIT = ("nsfa", {"without": ("update_births",)})
 DOUBLETS = ("nsfa", {"noise": "shared", "without": DOUBLET})
@@ -511,6 +546,11 @@ MUTANTS = [
     (shares_that_stay_when_their_parameters_change, *ROBUST),
     (log_rates_with_half_the_noise, *COUNTS),
     (noise_of_counts_without_its_prior, *STRETCHED),
+    (loadings_with_log_rates_under_wider_slabs, *CARRIED),
+    (loadings_with_log_rates_of_other_levels, *CARRIED),
+    (scores_with_log_rates_without_exposures, *CARRIED),
+    (scores_with_log_rates_of_missing_entries, *CARRIED),
+    (scores_with_log_rates_on_ellipses_too_wide, *CARRIED),
     (signs_of_values_with_twice_the_noise, *BINARY),
     (indicator_forgotten_in_sparsity, "bfrm", {}),
     (urn_concentration_without_its_mixture, "bfrm", {}),

@@ -49,7 +49,7 @@ FIGURES = {"calibration.png": ("nsfa", "sfa", "fa", "bfrm"), "calibration-values
 # What counts' log rates, and the values behind zeros and ones, are raised by; exposures differ from theirs by SPREAD.
 LEVEL, EXPOSURE, SPREAD = np.linspace(-1.0, 1.5, N_FEATURES), np.linspace(-0.5, 0.5, N_SAMPLES), 0.6
 # Where values are seen through counts or signs, a flat prior of the means is no distribution to draw a truth from.
-MEANS = ("intercepts", "mean scores")
+MEANS = ("intercepts", "mean scores", "means with rates")
 
 
 def quantities(state, samples, exposure=None) -> dict[str, float]:

@@ -9,8 +9,9 @@ import scipy.sparse as sp
 import digests
 from nsfa import schedule
 from nsfa.chain import Chain, chain_generator
-from nsfa.data import observe
+from nsfa.data import observe, observe_discrete
 from nsfa.kernels import get_kernels
+from nsfa.latent_samples import abilities_of, samples_of
 from nsfa.model import Priors, preset
 from nsfa.moves import loadings
 from nsfa.samples import Samples
@@ -233,3 +234,33 @@ def test_moves_need_break_and_make_what_they_say(case):
     chain.schedule = replace(chain.schedule, moves=tuple(honest(move) for move in chain.schedule.moves))
     for _ in range(6):
         chain.sweep()
+
+
+@pytest.mark.parametrize("model", ["nsfa", "fa", "bfrm"])
+@pytest.mark.parametrize("start", [0, 3])
+def test_moves_of_counts_need_break_and_make_what_they_say(model, start):
+    rng = np.random.default_rng(4)
+    X = rng.poisson(np.exp(rng.standard_normal((25, 1)) * rng.standard_normal(9) * 0.7)).astype(float)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    spec = preset(model, likelihood="counts", **({} if model == "nsfa" else {"n_components": 2}))
+    samples = samples_of(observe_discrete(X, "counts"), spec, get_kernels())
+    chain = Chain(samples, spec, chain_generator(3, 0), start if model == "nsfa" else 0)
+    carried = ["means with rates", "loadings with rates", "scores with rates"]
+    at = names(chain.schedule.moves).index("latent")
+    assert names(chain.schedule.moves)[at + 1 :] == [*carried[: 2 + (spec.scores == "gaussian")], "refresh"]
+    chain.schedule = replace(chain.schedule, moves=tuple(honest(move) for move in chain.schedule.moves))
+    for _ in range(6):
+        chain.sweep()
+
+
+def test_what_goes_along_with_means_loadings_and_scores():
+    """They are of counts alone."""
+    for likelihood in ("counts", "binary"):
+        spec = preset("nsfa", likelihood=likelihood)
+        data = observe_discrete(np.eye(5), likelihood)
+        can = samples_of(data, spec, get_kernels()).can
+        assert can == abilities_of(data, spec) and ("carry" in can) == (likelihood == "counts")
+        plan, plain = (schedule.build(replace(spec, moves=moves), 5, can) for moves in ("all", "plain"))
+        assert ("scores with rates" in names(plan.moves)) == (likelihood == "counts")
+        assert "scores with rates" not in names(plain.moves)
+        assert (dict(plain.unused).get("loadings with rates") == "moves='plain'") == (likelihood == "counts")

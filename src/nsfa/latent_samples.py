@@ -46,7 +46,8 @@ def samples_of(data: Observed, spec: ModelSpec, kernels: Kernels, first: int = 0
 
 def abilities_of(data: Observed, spec: ModelSpec) -> frozenset[str]:
     """What these samples can do: see ``Samples.can``."""
-    return abilities(data) | ({"latent"} if spec.latent else set())
+    found = {"latent"} if spec.latent else set()
+    return abilities(data) | found | ({"carry"} if spec.likelihood == "counts" else set())
 
 
 class LatentSamples(Samples):
@@ -223,6 +224,38 @@ class CountSamples(LatentSamples):
         state.noise_precision = self.kernels.draw_rates(*given, fresh_key(rng), self.numbers)
         if self.data.exposure_spread:
             self._draw_exposure(state, rng)
+
+    @property
+    def can(self) -> frozenset[str]:
+        """What others can, and "carry"."""
+        return super().can | {"carry"}
+
+    def carry_intercepts(self, state: State, rng: Generator) -> None:
+        """Means given the counts, log rates less means held: e^t ~ Gamma(Σ y, Σ rate) for t that both go up by."""
+        if state.intercept is not None:
+            state.intercept = self.kernels.carry_intercepts(*self._given(state), fresh_key(rng))
+            self._carried()
+
+    def carry_loadings(self, state: State, rng: Generator) -> None:
+        """Loadings given the counts, log rates less fits held: each feature's on a random line. Cost O(D N)."""
+        if state.n_factors:
+            hidden, level, exposure = self._given(state)
+            precision = np.ascontiguousarray(np.broadcast_to(state.slab_rows, state.loadings.shape))
+            state.loadings[:] = self.kernels.carry_loadings(hidden, precision, level, exposure, fresh_key(rng))
+            self._carried()
+
+    def carry_scores(self, state: State, rng: Generator) -> None:
+        """Scores given the counts, log rates less fits held: each sample's on a random ellipse. Cost O(D N)."""
+        if state.n_factors:
+            self.scores[:] = self.kernels.carry_scores(*self._given(state), fresh_key(rng), self.numbers)
+            self._carried()
+
+    def _given(self, state: State) -> tuple[Hidden, Floats, Floats]:
+        return self.hidden(state), self.level, self.exposure
+
+    def _carried(self) -> None:
+        self.data.values_changed()
+        self.valid = False
 
     def expose(self, exposure: Floats) -> None:
         """Take these exposures (N,); log rates stay as they are."""

@@ -72,7 +72,7 @@ class Samples:
         can be completed and gone through feature by feature; "small": so can their residuals, however many features.
         "many features": there are ``MANY`` times as many as samples, and ``LEAST_SAMPLES`` of these.
         "at once": features are not gone through one after another. "latent": ``draw_latent`` draws the values
-        themselves, at the end of every sweep.
+        themselves, at the end of every sweep; "carry": they can go along with means, loadings and scores.
         """
         return abilities(self.data)
 
@@ -275,6 +275,15 @@ class Samples:
 
         A class that does needs values of its own (``Observed.replace_values`` writes into those that chains share).
         """
+
+    def carry_intercepts(self, state: State, rng: Generator) -> None:
+        """Draw means given what is seen of values that go along with them ("carry"); ``refresh`` must follow."""
+
+    def carry_loadings(self, state: State, rng: Generator) -> None:
+        """Draw the loadings in use in the same way; ``refresh`` must follow."""
+
+    def carry_scores(self, state: State, rng: Generator) -> None:
+        """Draw the scores in the same way; ``refresh`` must follow."""
 
     def log_seen(self) -> float:
         """Log probability of what the table shows given the values, where that is a matter of chance."""

@@ -12,6 +12,7 @@ import numpy as np
 from nsfa.model.spec import Gamma, ModelSpec
 from nsfa.moves import (
     births,
+    carried,
     concentration,
     dense,
     doublet,
@@ -135,6 +136,8 @@ def build(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int = 0) 
     if "latent" in can:
         # before the statistics are brought up to date for the next sweep
         found.append(Move("latent", latent.update_latent, (SCORES,), (STATISTICS, RESIDUAL)))
+    if "carry" in can:
+        found += _carried(spec)
     found.append(_refresh())
     moves = tuple(move for move in found if isinstance(move, Move))
     unused = tuple(move for move in found if isinstance(move, Unused))
@@ -287,6 +290,19 @@ def _plain(spec: ModelSpec, n_features: int, can: frozenset[str], collapses: boo
         if spec.scores == "gaussian":
             yield Move("mean scores", intercept.update_mean_scores, (SCORES,), (STATISTICS,))
         yield Move("intercepts", intercept.update_intercept, (SCORES,), (STATISTICS, RESIDUAL))
+
+
+def _carried(spec: ModelSpec) -> Iterator[Move | Unused]:
+    """Moves that take drawn values along, right after these."""
+    rest = (SCORES,), (STATISTICS, RESIDUAL)
+    if spec.moves != "all":
+        yield Unused("loadings with rates", f"moves={spec.moves!r}")
+        return
+    if spec.priors.intercept:
+        yield Move("means with rates", carried.update_carried_intercepts, *rest)
+    yield Move("loadings with rates", carried.update_carried_loadings, *rest)
+    if spec.scores == "gaussian":
+        yield Move("scores with rates", carried.update_carried_scores, *rest)
 
 
 def _scores() -> Move:

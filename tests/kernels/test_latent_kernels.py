@@ -166,3 +166,137 @@ def test_parameters_of_shares_are_drawn_from_their_conditional():
         total = np.cumsum(density.sum(axis=1 - j))
         cdf = lambda x, total=total: np.interp(np.log(x), np.log(grid), total / total[-1])  # noqa: E731
         assert stats.kstest(some[:, j], cdf).pvalue > 1e-4
+
+
+def carried(n_features=12, n_samples=21, n_factors=3, missing=0.0, seed=0):
+    """Counts and log rates of some factors, with levels, exposures, and precisions of the loadings."""
+    rng = np.random.default_rng(seed)
+    loadings = rng.standard_normal((n_features, n_factors)) * (rng.random((n_features, n_factors)) < 0.5)
+    scores, intercept = rng.standard_normal((n_factors, n_samples)), rng.standard_normal(n_features)
+    level, exposure = rng.standard_normal(n_features), 0.5 * rng.standard_normal(n_samples)
+    values = intercept[:, None] + loadings @ scores + 0.5 * rng.standard_normal((n_features, n_samples))
+    gone = rng.random(values.shape) < missing
+    seen = rng.poisson(np.exp(values + level[:, None] + exposure)).astype(float)
+    # of one feature nothing but zeros
+    seen[3] = 0.0
+    given = Hidden(
+        values=np.where(gone, 0.0, values),
+        seen=np.where(gone, 0.0, seen),
+        missing=gone if missing else np.zeros((0, 0), dtype=bool),
+        loadings=loadings,
+        scores=scores,
+        intercept=intercept,
+        noise_precision=np.full(n_features, 4.0),
+    )
+    return given, level, exposure, np.exp(rng.standard_normal(loadings.shape))
+
+
+def carry(kernels, given, level, exposure, precision, key=5, numbers=3):
+    """All three draws, one after another: the problem after each."""
+    out, given = [], given._replace(values=given.values.copy())
+    given = given._replace(intercept=kernels.carry_intercepts(given, level, exposure, key))
+    out.append(given._replace(values=given.values.copy()))
+    given = given._replace(loadings=kernels.carry_loadings(given, precision, level, exposure, key + 1))
+    out.append(given._replace(values=given.values.copy()))
+    scores = kernels.carry_scores(given, level, exposure, key + 2, numbers)
+    return [*out, given._replace(scores=np.ascontiguousarray(scores.T))]
+
+
+@pytest.mark.usefixtures("either_size")
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+@pytest.mark.parametrize(("n_samples", "n_factors"), [(21, 3), (16, 1), (33, 9), (5, 0)])
+def test_backends_agree_on_what_takes_log_rates_along(n_samples, n_factors, missing):
+    given = carried(n_samples=n_samples, n_factors=n_factors, missing=missing)
+    for key in range(3):
+        stages = [carry(get_kernels(*name), *given, key) for name in (("reference",), ("numba",), ("numba", 2))]
+        for first, one, two in zip(*stages, strict=True):
+            for name in ("values", "intercept", "loadings", "scores"):
+                wanted, found = getattr(first, name), getattr(one, name)
+                np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+                np.testing.assert_array_equal(getattr(two, name), found)
+    moved = stages[1][0].intercept != given[0].intercept
+    np.testing.assert_array_equal(moved, given[0].seen.any(axis=1))
+    assert not moved[3]
+
+
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_errors_are_held_where_log_rates_are_taken_along(backend, missing):
+    given, *rest = carried(missing=missing)
+    last = carry(get_kernels(backend), given, *rest)[-1]
+    before, after = (p.values - p.intercept[:, None] - p.loadings @ p.scores for p in (given, last))
+    seen = ~given.missing if missing else np.ones(before.shape, dtype=bool)
+    np.testing.assert_allclose(after[seen], before[seen], atol=1e-12)
+    np.testing.assert_array_equal(last.values[~seen], 0.0)
+    np.testing.assert_array_equal(last.loadings == 0.0, given.loadings == 0.0)
+    assert (last.loadings != given.loadings).sum() == (given.loadings != 0.0).sum() and (
+        last.scores != given.scores
+    ).all()
+
+
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+def test_scores_that_take_log_rates_along_hang_on_the_sample_s_number(backend):
+    given, level, exposure, _ = carried()
+    some = slice(4, 9)
+    part = given._replace(**{n: np.ascontiguousarray(getattr(given, n)[:, some]) for n in ("values", "seen", "scores")})
+    kernels = get_kernels(backend)
+    whole = kernels.carry_scores(given, level, exposure, 7, 3)
+    scores = kernels.carry_scores(part, level, exposure[some], 7, np.arange(7, 12))
+    np.testing.assert_allclose(scores, whole[some], rtol=1e-12)
+    np.testing.assert_allclose(part.values, given.values[:, some], rtol=1e-12)
+
+
+def distribution(grid, height):
+    """The distribution function whose log density is ``height``."""
+    total = np.cumsum(np.exp(height - height.max()))
+    return lambda x: np.interp(x, grid, total / total[-1])
+
+
+def test_means_loadings_and_scores_that_take_log_rates_along_are_drawn_from_their_conditionals():
+    """One number at a time, from far out in many copies of one problem, against its density on a grid."""
+    copies, grid, rng = 3000, np.linspace(-6, 6, 4001), np.random.default_rng(3)
+    kernels, x, error = get_kernels(), rng.standard_normal(6), 0.5 * rng.standard_normal(6)
+    exposure, level, precision = 0.5 * rng.standard_normal(6), 0.3, 2.0
+    y = rng.poisson(np.exp(1.0 + 0.8 * x + error + level + exposure)).astype(float)
+
+    def log_likelihood(mean, loading, count, score, error, exposure):
+        rate = mean + np.multiply.outer(loading, score) + error + level + exposure
+        return (count * rate - np.exp(rate)).sum(axis=-1)
+
+    def features(mean, loading):
+        fit = mean[:, None] + loading[:, None] * x
+        return Hidden(
+            values=fit + error,
+            seen=np.tile(y, (copies, 1)),
+            missing=np.zeros((0, 0), dtype=bool),
+            loadings=loading[:, None].copy(),
+            scores=x[None, :].copy(),
+            intercept=mean,
+            noise_precision=np.ones(copies),
+        )
+
+    given, levels = features(np.full(copies, -2.0), np.full(copies, 0.8)), np.full(copies, level)
+    drawn = kernels.carry_intercepts(given, levels, exposure, 1)
+    height = np.array([log_likelihood(m, 0.8, y, x, error, exposure) for m in grid])
+    assert stats.kstest(drawn, distribution(grid, height)).pvalue > 1e-4
+    loading = np.full(copies, 2.0)
+    for key in range(15):
+        given = features(np.ones(copies), loading)
+        loading = kernels.carry_loadings(given, np.full((copies, 1), precision), levels, exposure, key)[:, 0]
+    height = log_likelihood(1.0, grid, y, x, error, exposure) - 0.5 * precision * grid**2
+    assert stats.kstest(loading, distribution(grid, height)).pvalue > 1e-4
+    # samples are copies of one: features are those six
+    score, ones = np.full(copies, -2.0), np.ones((6, 1))
+    for key in range(25):
+        given = Hidden(
+            values=1.0 + x[:, None] * score + error[:, None],
+            seen=np.tile(y[:, None], copies),
+            missing=np.zeros((0, 0), dtype=bool),
+            loadings=x[:, None].copy(),
+            scores=score[None, :].copy(),
+            intercept=ones[:, 0],
+            noise_precision=ones[:, 0],
+        )
+        score = kernels.carry_scores(given, np.full(6, level), np.full(copies, -0.2), key)[:, 0]
+    height = log_likelihood(1.0, grid, y, x, error, -0.2) - 0.5 * grid**2
+    assert stats.kstest(score, distribution(grid, height)).pvalue > 1e-4

@@ -391,6 +391,21 @@ class Kernels(Protocol):
         √ψ_d: one Metropolis step each. ``prior`` (2, D) are their shapes and rates; a shape of 0 holds them.
         """
 
+    def carry_intercepts(self, problem: Hidden, level: Floats, exposure: Floats, key: int) -> Floats:
+        """Draw means (D,) with values going along, y − fit held, given counts as in ``draw_rates``. Returns the means.
+
+        Their prior is flat; features of which nothing but zeros is seen keep theirs.
+        """
+
+    def carry_loadings(self, problem: Hidden, precision: Floats, level: Floats, exposure: Floats, key: int) -> Floats:
+        """Draw the loadings in use with values going along, as above: each feature's on a random line. Returns them.
+
+        ``precision`` (D, K) are those of their priors N(0, 1/precision).
+        """
+
+    def carry_scores(self, problem: Hidden, level: Floats, exposure: Floats, key: int, numbers: Numbers = 0) -> Floats:
+        """Draw the scores with values going along, as above: each sample's on a random ellipse. Returns them (N, K)."""
+
     def draw_signs(self, problem: Hidden, level: Floats, key: int, numbers: Numbers = 0) -> None:
         """Draw values given whether value + level_d is above zero (1) or below (0)."""
 

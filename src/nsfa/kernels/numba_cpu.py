@@ -20,6 +20,7 @@ from nsfa.kernels import (
     Split,
     birth_kernels,
     block_kernels,
+    carried_kernels,
     doublet_kernels,
     factor_kernels,
     few_missing,
@@ -328,6 +329,36 @@ class NumbaKernels:
 
         self._over_rows(one, *problem.seen.shape)
         return precision
+
+    def carry_intercepts(self, problem: Hidden, level: Floats, exposure: Floats, key: int) -> Floats:
+        out = np.empty(len(level))
+
+        def one(lo: int, hi: int) -> None:
+            carried_kernels.intercept_rows(lo, hi, problem, level, exposure, np.uint64(key), out)
+
+        self._over_rows(one, *problem.seen.shape)
+        return out
+
+    def carry_loadings(self, problem: Hidden, precision: Floats, level: Floats, exposure: Floats, key: int) -> Floats:
+        information, out = (problem.scores * np.exp(exposure)) @ problem.scores.T, problem.loadings.copy()
+
+        def one(lo: int, hi: int) -> None:
+            rest = level, exposure, information, np.uint64(key), out
+            carried_kernels.loading_rows(lo, hi, problem, precision, *rest)
+
+        self._over_rows(one, *problem.seen.shape)
+        return out
+
+    def carry_scores(self, problem: Hidden, level: Floats, exposure: Floats, key: int, numbers: Numbers = 0) -> Floats:
+        out, every = np.array(problem.scores.T, order="C"), numbered(numbers, problem.seen.shape[1])
+        ahead, users = np.empty(out.shape), np.flatnonzero(problem.loadings.any(axis=1))
+        fill_normals(np.uint64(key), every, ahead)
+
+        def one(lo: int, hi: int) -> None:
+            carried_kernels.score_rows(lo, hi, problem, users, level, exposure, ahead, np.uint64(key), every, out)
+
+        self._over_rows(one, len(out), len(level))
+        return out
 
     def draw_signs(self, problem: Hidden, level: Floats, key: int, numbers: Numbers = 0) -> None:
         every = numbered(numbers, problem.seen.shape[1])

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from nsfa.kernels.compiled import fast_exp, fill_words_at, jit, normal_from, to_unit, word_pair
+from nsfa.kernels.compiled import fast_exp, fill_words_at, jit, normal_from, sum_of, to_unit, word_pair
 from nsfa.kernels.latent_kernels import fit_row, is_missing
 from nsfa.kernels.streams import EASY_RATE, NEWTON_STEPS, STRETCH_COLUMN, STRETCH_STEP, WIDE_SHARE, WIDER
 
@@ -106,14 +106,12 @@ def _rates(values, base, out):
 
 @jit
 def noise_stretch(d, problem, base, fit, work, prior, key, column):
-    """Metropolis step of log ψ_d, values keeping their distances from ``fit`` in units of the noise; one time in four.
+    """Metropolis step of log ψ_d, values keeping their distances from ``fit`` in units of the noise.
 
     p(ψ | ·) ∝ ψ^−a e^(−b/ψ) Π_n Poisson(y; exp(fit + √ψ z + base)) on the log scale. What few counts say of the noise
     is far less than what the values say, given which it moves by small steps only.
     """
     tau, (first, second) = problem.noise_precision[d], word_pair(key, d, column, 0, 0)
-    if to_unit(word_pair(key, d, column + 1, 0, 0)[0]) < 0.75:
-        return tau
     step = STRETCH_STEP * normal_from(second, key, d, column, 1)
     by = math.exp(0.5 * step)
     values, new, before, after = problem.values[d], work[0], work[1], work[2]
@@ -121,10 +119,14 @@ def noise_stretch(d, problem, base, fit, work, prior, key, column):
         new[n] = fit[n] + by * (values[n] - fit[n])
     _rates(values, base, before)
     _rates(new, base, after)
-    ratio = -prior[0, d] * step - prior[1, d] * tau * (math.exp(-step) - 1.0)
-    for n in range(fit.shape[0]):
-        if not is_missing(problem, d, n):
-            ratio += problem.seen[d, n] * (new[n] - values[n]) + before[n] - after[n]
+    counts = problem.seen[d]
+    for n in range(np.uint64(fit.shape[0])):
+        after[n] = np.float64(counts[n]) * (new[n] - values[n]) + before[n] - after[n]
+    if problem.missing.shape[0] > 0:
+        for n in range(fit.shape[0]):
+            if problem.missing[d, n]:
+                after[n] = 0.0
+    ratio = sum_of(after) - prior[0, d] * step - prior[1, d] * tau * (math.exp(-step) - 1.0)
     if not to_unit(first) < math.exp(min(ratio, 0.0)):
         return tau
     for n in range(fit.shape[0]):

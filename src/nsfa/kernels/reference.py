@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from nsfa.kernels import Born, Own, few_missing, products, reference_latent
+from nsfa.kernels import Born, Own, few_missing, products, reference_carried, reference_latent
 from nsfa.kernels.reference_doublets import doublets
 from nsfa.kernels.reference_modules import climb
 from nsfa.kernels.reference_moves import (
@@ -309,6 +309,9 @@ class ReferenceKernels:
     draw_concentrations = staticmethod(reference_latent.draw_concentrations)
     draw_rates = staticmethod(reference_latent.draw_rates)
     draw_signs = staticmethod(reference_latent.draw_signs)
+    carry_intercepts = staticmethod(reference_carried.carry_intercepts)
+    carry_loadings = staticmethod(reference_carried.carry_loadings)
+    carry_scores = staticmethod(reference_carried.carry_scores)
 
     def draw_urn(self, problem: Projection, scores: Floats, cluster: Ints, concentration: float, key: int) -> None:
         n_samples, n_factors = scores.shape

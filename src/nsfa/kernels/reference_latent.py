@@ -37,7 +37,8 @@ def fits(problem: Hidden) -> Floats:
     return out
 
 
-def _observed(problem: Hidden) -> Bools:
+def observed(problem: Hidden) -> Bools:
+    """Of which values (D, N) something was seen."""
     if len(problem.missing):
         return ~problem.missing
     return np.ones(problem.seen.shape, dtype=np.bool_)
@@ -61,7 +62,7 @@ def draw_outliers(
     rest = to_unit(one) * (outliers[..., -1] + height[..., 0])
     which = np.where(rest < outliers[..., -1], 1 + (rest[..., None] >= outliers[..., :-1]).sum(axis=-1), 0)
     which = np.where(height.sum(axis=-1) == 0, len(scales) - 1, which)
-    seen, precision = _observed(problem), problem.noise_precision.copy()
+    seen, precision = observed(problem), problem.noise_precision.copy()
     for d in np.flatnonzero(prior[0] > 0):
         shape = prior[0, d] + 0.5 * seen[d].sum()
         rate = prior[1, d] + 0.5 * (error[d] ** 2 / spread[which[d]])[seen[d]].sum()
@@ -99,10 +100,10 @@ def draw_rates(
 ) -> Floats:
     """Log rates given counts, entry by entry, then each feature's noise with them."""
     mean, columns = fits(problem), numbered(numbers, problem.seen.shape[1])
-    for d, n in zip(*np.nonzero(_observed(problem)), strict=True):
+    for d, n in zip(*np.nonzero(observed(problem)), strict=True):
         given = float(problem.seen[d, n]), mean[d, n], problem.noise_precision[d], level[d] + exposure[n]
         problem.values[d, n] = _rate(*given, float(problem.values[d, n]), key, int(d), int(columns[n]))
-    seen, precision = _observed(problem), problem.noise_precision.copy()
+    seen, precision = observed(problem), problem.noise_precision.copy()
     for d in np.flatnonzero(prior[0] > 0):
         own, raised = seen[d], level[d] + exposure[seen[d]]
         fit, values = mean[d, own], problem.values[d, own]
@@ -115,11 +116,9 @@ def draw_rates(
 def _stretch_step(
     y: Floats, mean: Floats, values: Floats, raised: Floats, tau: float, prior: Floats, key: int, d: int
 ) -> float:
-    """By how much log ψ moves, 0 if refused or not tried: values' distances from their means move with √ψ."""
+    """By how much log ψ moves, 0 if refused: values' distances from their means move with √ψ."""
     u, normal = _numbers(key, d, STRETCH_COLUMN, 0, 1)
     step = STRETCH_STEP * normal
-    if _numbers(key, d, STRETCH_COLUMN + 1, 0, 1)[0] < 0.75:
-        return 0.0
 
     def height(log_noise: float) -> float:
         new = mean + np.exp(0.5 * (log_noise + np.log(tau))) * (values - mean) + raised
@@ -162,7 +161,7 @@ def draw_signs(problem: Hidden, level: Floats, key: int, numbers: Numbers = 0) -
     """Normal values on the side of zero that was seen, entry by entry."""
     mean, spread = fits(problem), problem.noise_precision**-0.5
     columns = numbered(numbers, problem.seen.shape[1])
-    for d, n in zip(*np.nonzero(_observed(problem)), strict=True):
+    for d, n in zip(*np.nonzero(observed(problem)), strict=True):
         side = 1.0 if problem.seen[d, n] > 0.5 else -1.0
         beyond = _beyond(-side * (mean[d, n] + level[d]) / spread[d], key, int(d), int(columns[n]))
         problem.values[d, n] = mean[d, n] + side * spread[d] * beyond

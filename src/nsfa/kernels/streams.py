@@ -73,8 +73,11 @@ WIDER = 0.9
 WIDE_SHARE = 0.125
 # Noise variances behind counts: the standard deviation of steps on the log scale. Those drawn with values: columns
 # after any sample's.
-STRETCH_STEP = 0.5
+STRETCH_STEP = 0.7
 STRETCH_COLUMN = 1 << 31
+# Loadings and scores that take log rates along: the width of their slices, in standard deviations of what counts at
+# their usual rates say.
+CARRIED_WIDTH = 12.0
 # Dirichlet parameters behind shares: the standard deviations of steps on the log scale, broad to narrow.
 CONCENTRATION_STEPS = np.array([1.5, 0.4, 0.1])
 # Normals beyond a bound: from here on it is far out.
