@@ -175,6 +175,7 @@ def test_scores_of_new_samples(fitted):
 
 def test_scores_hang_on_the_sample_s_own_entries_alone(fitted, monkeypatch):
     """Whatever others are beside it and in whatever order: alone, in small blocks, complete or with entries missing."""
+    monkeypatch.setattr("nsfa.posterior.latent.ROUNDS", 6)
     model, X, _, missing = fitted
     new = np.where(missing, np.nan, X)[:24]
     new[:4] = X[:4]
