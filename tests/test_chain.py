@@ -315,6 +315,15 @@ def test_warm_up_by_the_size_of_the_table(shape, tune):
     assert Length.of(data, None, 10, 2) == Length(tune, 10, 2)
     assert Length.of(data, 7, 10, None).tune == 7
     assert Length.of(data, "auto", 10, 2) == Length(tune, 10, 2, most=8 * tune)
+    # chains of counts find their last factor later
+    assert Length.of(replace(data, likelihood="counts"), None, 10, 2) == Length(2 * tune, 10, 2)
+    assert Length.of(replace(data, likelihood="binary"), None, 10, 2) == Length(tune, 10, 2)
+
+
+def test_large_tables_of_counts_have_two_sweeps_per_draw(rng):
+    data = observe(rng.normal(size=(1000, 600)))
+    thins = [default_thin(replace(data, likelihood=kind)) for kind in ("gaussian", "counts", "binary")]
+    assert thins == [2, 2, 1]
 
 
 def test_a_warm_up_is_a_number_or_auto(rng):

@@ -207,9 +207,9 @@ class NSFA(_BayesianModel):
     Parameters
     ----------
     chains, tune, draws, thin
-        Chains; warm-up sweeps (None: 100 to 500, by the table's size; "auto": until the chain's own trace goes nowhere
-        any more, at most eight times as many); kept draws per chain; and sweeps per kept draw (None: 1 to 12, by the
-        table's size).
+        Chains; warm-up sweeps (None: 100 to 500, by the table's size, and twice as many for counts; "auto": until the
+        chain's own trace goes nowhere any more, at most eight times as many); kept draws per chain; and sweeps per kept
+        draw (None: 1 to 12, by the table's size).
     preview
         A first look in a tenth of the time: a tenth of the sweeps. Broad structure and predictions are near those of
         a full fit; the verdict says that it is a preview, not whether the chains agree.

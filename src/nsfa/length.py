@@ -17,6 +17,8 @@ LEAST_THIN, CHEAP, LONG = 4, 50_000, 2_000_000
 # Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK``
 # / ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
 TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 150, 100, 1_000_000_000
+# Chains of counts take so many times as long to find their last factor.
+COUNTS_TUNES = 2
 # A warm-up that ends by itself lasts so many times as long at most, and is looked at so often in the time of the usual.
 MOST_TUNES, LOOKS = 8, 2
 # It ends where the means of a trace's quarters before the last and of the last are this near, in standard deviations.
@@ -90,8 +92,8 @@ def preview_draws(draws: int) -> int:
 
 def default_tune(data: Observed) -> int:
     """Warm-up sweeps by the table's size: fewer in small ones, in very large ones what takes less than a minute."""
-    entries = max(1, data.shape[0] * data.shape[1])
-    return SMALL_TUNE if entries <= SMALL else min(TUNE, max(LEAST_TUNE, WORK // entries))
+    entries, times = max(1, data.shape[0] * data.shape[1]), COUNTS_TUNES if data.likelihood == "counts" else 1
+    return times * (SMALL_TUNE if entries <= SMALL else min(TUNE, max(LEAST_TUNE, WORK // entries)))
 
 
 def default_thin(data: Observed) -> int:
@@ -103,6 +105,6 @@ def default_thin(data: Observed) -> int:
     """
     entries = max(1, data.shape[0] * data.shape[1])
     least = LEAST_THIN if entries <= CHEAP else 1
-    if CHEAP < entries <= LONG and data.complete and data.likelihood == "gaussian":
+    if CHEAP < entries <= LONG and data.complete and data.likelihood != "binary":
         least = 2
     return max(least, int(min((entries / SMALL) ** GROWTH, LARGE / entries) / (1 if data.complete else 3)))
