@@ -30,6 +30,9 @@ MEANS = ("update_mean_scores", "update_intercept", "update_carried_intercepts")
 CARRIED = (*MEANS, "update_marginal", "update_tilt_finite", "update_rotation_finite", *FIXED)
 CARRIED = (*CARRIED, "update_scores", "update_scale", "update_shear", "update_latent")
 
+# what changes scores but not their units
+SCORES = ("update_scores", "update_mean_scores", "update_scale", "update_shear")
+
 # the paper's moves, scale and shear, and rows with the scores integrated out
 PLAIN = {"sweep": "collapsed", "noise": "shared", "without": PAIRED}
 
@@ -60,6 +63,8 @@ RUNS = {
     # so do rotations
     "nsfa rotation": ("nsfa", {"without": ROTATION}),
     "sfa rotation": ("sfa", {"without": ("update_marginal", "update_tilt_finite", *FIXED), "priors": geweke.ABSOLUTE}),
+    # those in units of the slabs are not as probable as before
+    "sfa rotation, scores held": ("sfa", {"without": ("update_marginal", "update_tilt_finite", *FIXED, *SCORES)}),
     "sfa tilt": ("sfa", {"without": ("update_marginal", "update_rotation_finite", *FIXED)}),
     "sfa collapsed": ("sfa", {"sweep": "collapsed", "stickiness": "infer"}),
     "sfa parallel": ("sfa", {"sweep": "parallel", "noise": "shared"}),

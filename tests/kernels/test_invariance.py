@@ -4,11 +4,13 @@ Joint-distribution tests see little of a proposal that is forgotten in the ratio
 is not.
 """
 
+from itertools import count, islice
+
 import numpy as np
 import pytest
 from scipy import stats as distributions
 
-from nsfa.kernels import Doublets, Pairs, get_kernels, pair_kernels, rotation_kernels
+from nsfa.kernels import Doublets, Pairs, get_kernels, pair_kernels, reference_rotation, rotation_kernels, streams
 
 
 def pair_of_factors(rng):
@@ -40,16 +42,78 @@ def test_tilts_leave_the_density_of_the_tilt_alone(rng):
     assert distance(found, grid, logs) > 1e-3
 
 
-def test_rotations_leave_the_density_of_the_angle_alone(rng):
+def angle_of(problem, wide, rows, work):
+    """The pair's angle in units in which factor 0 has slabs `wide` times narrower, and what its density needs."""
+    rotation_kernels.stretch(0, wide**-0.5, problem)
+    found = rotation_kernels._gather(0, 1, wide, problem, rows, work)
+    rotation_kernels.stretch(0, wide**0.5, problem)
+    return found
+
+
+@pytest.mark.parametrize("slabs", [False, True])
+def test_rotations_leave_the_density_of_the_angle_alone(slabs, rng):
     problem, rows, work, found = pair_of_factors(rng), np.empty(5, np.int64), np.empty((9, 5)), []
-    for key in range(20_000):
+    wide = problem.loading_precision[0, 0] / problem.loading_precision[0, 1] if slabs else 1.0
+    for key in islice(keys_of(slabs), 20_000):
         get_kernels().rotate(problem, np.array([[0, 1]]), key)
-        n, angle, frame = rotation_kernels._gather(0, 1, problem, rows, work)
+        n, angle, frame = angle_of(problem, wide, rows, work)
         found.append(angle % np.pi)
     grid, odds = np.linspace(0, np.pi, 2001), rotation_kernels.pattern_weights(*problem.logit)
-    logs = np.array([rotation_kernels.log_rotation(angle, n, frame, odds, work) for angle in grid])
+    logs = np.array([rotation_kernels.log_rotation(angle, n, frame, wide - 1, odds, work) for angle in grid])
     assert np.ptp(logs) > 1.6, "a flat density would not notice a forgotten proposal"
     assert distance(found, grid, logs) > 1e-3
+
+
+@pytest.mark.parametrize("wide", [1.0, 2.0 / 0.7, 0.3])
+def test_the_density_of_an_angle_is_that_of_scores_and_features(wide, rng):
+    """Against the model's own terms: scores N(0, 1), and each feature's normal density for every pattern it may have."""
+    problem, rows, work = pair_of_factors(rng), np.empty(5, np.int64), np.empty((9, 5))
+    X = np.linalg.cholesky(problem.gram).T
+    # residuals in the space of the scores have these products with them; what is outside of it does not matter
+    residual = np.linalg.solve(X.T, problem.excess.T).T
+    Y = residual + problem.loadings @ X.T
+    n, angle, frame = angle_of(problem, wide, rows, work)
+    units, odds = np.diag([wide**-0.5, 1.0]), rotation_kernels.pattern_weights(*problem.logit)
+    mine, direct = [], []
+    for change in np.linspace(0, np.pi, 7):
+        mine.append(rotation_kernels.log_rotation(angle + change, n, frame, wide - 1, odds, work))
+        turned = X @ units @ reference_rotation.turn(change) @ np.linalg.inv(units)
+        total = -0.5 * (turned**2).sum()
+        for y in Y:
+            parts = []
+            for use in ([1.0, 0.0], [0.0, 1.0], [1.0, 1.0]):
+                slab = np.diag(use / problem.loading_precision[0])
+                fit = distributions.multivariate_normal(
+                    np.zeros(len(X)), turned @ slab @ turned.T + np.eye(len(X)) / 1.5
+                )
+                parts.append(problem.logit @ use + fit.logpdf(y))
+            total += np.logaddexp.reduce(parts)
+        direct.append(total)
+    assert np.ptp(direct) > 1
+    np.testing.assert_allclose(np.diff(mine), np.diff(direct), atol=1e-9)
+
+
+def keys_of(slabs):
+    """Keys with which the first pair is rotated in units of the slabs, or of the scores."""
+    return (key for key in count() if (streams.uniform_pairs(key, 0, 0)[1] < streams.ROTATION_SLABS) == slabs)
+
+
+def test_rotations_in_units_of_the_slabs_turn_broad_factors_of_different_size(rng):
+    """Two thousand features hold what thirty samples do not: the angle of the one kind hardly moves."""
+    size = np.array([2.0, 1.0])
+    X, G = rng.normal(size=(30, 2)), rng.normal(size=(2000, 2)) * size
+    Y, spread = G @ X.T + 0.5 * rng.normal(size=(2000, 30)), []
+    for slabs in (False, True):
+        parts = np.eye(2), X.T @ X, (Y - G @ X.T) @ X, G.copy(), G != 0, np.full(2, 2000)
+        problem = Pairs(
+            *parts, np.full(2000, 4.0), size[None, :] ** -2.0, np.full(2, 7.0), np.full(2, -1), np.zeros((2000, 0))
+        )
+        angles = []
+        for key in islice(keys_of(slabs), 100):
+            get_kernels().rotate(problem, np.array([[0, 1]]), key)
+            angles.append(np.arctan2(problem.turn[1, 0], problem.turn[0, 0]))
+        spread.append(np.std(angles))
+    assert spread[1] > 3 * spread[0], spread
 
 
 @pytest.mark.parametrize("slab", [(1.5, 0.7), (0.0, 2.0)], ids=["factor", "shared"])

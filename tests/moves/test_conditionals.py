@@ -1,6 +1,7 @@
 """Each move's odds and moments against differences of the log joint: the oracle knows nothing of S, T, q."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from nsfa.kernels.reference import ReferenceKernels, _row_gram, entry_conditiona
 from nsfa.kernels.reference_moves import log_split_ratio
 from nsfa.model import Gamma, Priors, priors
 from nsfa.model.joint import log_joint, log_prior
-from nsfa.moves import births, concentration, doublet, loadings, module, precisions, shear, split
+from nsfa.moves import births, concentration, doublet, loadings, module, precisions, rotation, shear, split
 from nsfa.samples import noise_posterior
 
 
@@ -420,6 +421,14 @@ def test_anchors_are_uniform_among_the_users_of_a_factor(rng):
     counts = np.bincount(anchors[:, 0], minlength=6)
     assert counts[[1, 2, 5]].sum() == 0
     assert distributions.chisquare(counts[[0, 3, 4]]).pvalue > 1e-3
+
+
+def test_long_tables_rotate_fewer_pairs_at_a_time():
+    numbers = []
+    for n_features in (5, 3_000, 3_200, 100_000):
+        state = SimpleNamespace(loadings=np.zeros((n_features, 6)), n_factors=6)
+        numbers.append(rotation.number_of_pairs(state))
+    assert numbers == [43, 43, 40, 13]
 
 
 def test_doublets_leave_scores_beside_the_factors_they_belong_to(rng):

@@ -20,7 +20,8 @@ from nsfa.kernels import streams
 _SOURCES = Path(__file__).parent / "cuda"
 _NAMES = (
     "STRETCH", "FEATURES", "TILT_ROUNDS", "TILT_BISECTIONS", "ROTATION_GRID", "ROTATION_MODES", "ROTATION_DEPTH",
-    "ROTATION_ROUNDS", "ROTATION_STEP", "ROTATION_BEND", "ROTATION_FLOOR", "ROTATION_UNIFORM", "EXP_FAR",
+    "ROTATION_ROUNDS", "ROTATION_STEP", "ROTATION_BEND", "ROTATION_FLOOR", "ROTATION_UNIFORM", "ROTATION_SLABS",
+    "ROTATION_WIDEST", "EXP_FAR",
     "ZIGGURAT_EDGE",
 )  # fmt: skip
 # cuBLAS: types of numbers, of sums, and the default algorithm

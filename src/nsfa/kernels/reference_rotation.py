@@ -10,7 +10,7 @@ from scipy.special import softmax
 
 from nsfa.kernels import streams
 from nsfa.kernels.reference_moves import apply_step, known_of
-from nsfa.kernels.streams import FEATURES, normals_at, rough_exp, uniform_pairs
+from nsfa.kernels.streams import FEATURES, ROTATION_WIDEST, normals_at, rough_exp, uniform_pairs
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats
@@ -33,14 +33,19 @@ def turn(angle: float) -> Floats:
 
 def rotate_pair(problem: Pairs, j: int, k: int, p: int, key: int) -> int:
     """Pair number p of ``moves.rotation``: propose, decide, and draw the loadings anew. Returns 1 if accepted."""
-    pair = np.array([j, k])
+    pair, (uniform, units) = np.array([j, k]), (float(x) for x in uniform_pairs(key, p, 0))
+    ratio = float(problem.loading_precision[0, j] / problem.loading_precision[0, k])
+    wide = float(np.clip(ratio, 1 / ROTATION_WIDEST, ROTATION_WIDEST)) if units < streams.ROTATION_SLABS else 1.0
+    # the pair's scores in these units are X @ narrow
+    narrow = np.diag([wide**-0.5, 1.0])
     rows = np.flatnonzero(problem.active[:, pair].any(axis=1))
-    products = (problem.excess[:, pair] + problem.loadings[:, pair] @ problem.gram[np.ix_(pair, pair)])[rows]
+    gram = problem.gram[np.ix_(pair, pair)]
+    products = (problem.excess[:, pair] + problem.loadings[:, pair] @ gram)[rows] @ narrow
     tau = problem.noise_precision[rows]
     spread = products.T @ (tau[:, None] * products)
     frame = 0.5 * float(np.arctan2(2 * spread[0, 1], spread[0, 0] - spread[1, 1]))
-    products, gram = products @ turn(frame), turn(frame).T @ problem.gram[np.ix_(pair, pair)] @ turn(frame)
-    slab = np.broadcast_to(problem.loading_precision, problem.loadings.shape)[np.ix_(rows, pair)]
+    products, gram = products @ turn(frame), turn(frame).T @ narrow @ gram @ narrow @ turn(frame)
+    slab = np.broadcast_to(problem.loading_precision, problem.loadings.shape)[np.ix_(rows, pair)] @ narrow**2
     # a factor's anchor keeps it
     held = problem.anchor[pair] == rows[:, None]
     logit = problem.logit[pair] + known_of(problem)[np.ix_(rows, pair)]
@@ -55,7 +60,8 @@ def rotate_pair(problem: Pairs, j: int, k: int, p: int, key: int) -> int:
         return -np.inf if (held[i] & ~used).any() else float(size), float(0.5 * b @ mean), mean, precision
 
     def log_density(angle: float, exp: Callable[[Floats], Floats] = np.exp) -> float:
-        total = 0.0
+        # the first one's scores have precision `wide`, the second's one
+        total = -0.5 * (wide - 1.0) * float((turn(angle).T @ gram @ turn(angle))[0, 0])
         for i in range(len(rows)):
             size, fit = np.array([conditional(i, used, angle)[:2] for used in _PATTERNS]).T
             total += fit[2] + np.log((np.exp(size) * exp(fit - fit[2])).sum())
@@ -68,7 +74,7 @@ def rotate_pair(problem: Pairs, j: int, k: int, p: int, key: int) -> int:
     if chosen < len(modes):
         new = modes[chosen].centre + modes[chosen].deviation * float(normals_at(key, p, 2))
     else:
-        new = np.pi * float(uniform_pairs(key, p, 0)[0])
+        new = np.pi * uniform
     ratio = log_density(new) - log_density(now) + _log_proposal(now, modes) - _log_proposal(new, modes)
     accepted = bool(np.log(accept) < ratio)
     new = new if accepted else now
@@ -83,11 +89,11 @@ def rotate_pair(problem: Pairs, j: int, k: int, p: int, key: int) -> int:
         # the last loading first, then the first given it
         drawn = mean + np.linalg.solve(np.linalg.cholesky(precision).T, noise)
         problem.loadings[d, pair] = 0.0
-        problem.loadings[d, pair[used]] = drawn
+        problem.loadings[d, pair[used]] = drawn * narrow.diagonal()[used]
         problem.usage[pair] += used.astype(np.int64) - problem.active[d, pair]
         problem.active[d, pair] = used
     step = np.eye(len(problem.gram))
-    step[np.ix_(pair, pair)] = turn(new - now)
+    step[np.ix_(pair, pair)] = narrow @ turn(new - now) @ np.diag(1 / narrow.diagonal())
     apply_step(problem, before, step)
     return int(accepted)
 

@@ -17,8 +17,10 @@ from nsfa.kernels.streams import (
     ROTATION_GRID,
     ROTATION_MODES,
     ROTATION_ROUNDS,
+    ROTATION_SLABS,
     ROTATION_STEP,
     ROTATION_UNIFORM,
+    ROTATION_WIDEST,
 )
 
 # Rows of the work space, a column per feature of either factor: its products with the two scores in the frame of the
@@ -64,10 +66,13 @@ def _choices(i, axes, odds, work):
 
 
 @jit
-def log_rotation(angle, n, frame, odds, work):
-    """Log density of the first factor's angle in the frame of the pair, loadings and pattern summed out."""
+def log_rotation(angle, n, frame, pull, odds, work):
+    """Log density of the first factor's angle in the frame of the pair, loadings and pattern summed out.
+
+    ``pull`` is the precision of the first one's scores less that of the second's, which is one.
+    """
     axes = _axes(angle, frame)
-    total, product = 0.0, 1.0
+    total, product = -0.5 * pull * axes[2], 1.0
     for i in range(n):
         first, second, both, exponent = _choices(i, axes, odds, work)
         total += exponent
@@ -78,7 +83,7 @@ def log_rotation(angle, n, frame, odds, work):
 
 
 @jit
-def _roughly(angle, n, frame, odds, work):
+def _roughly(angle, n, frame, pull, odds, work):
     """``log_rotation`` with ``rough_exp`` for the exponential, in a loop that vectorises: good enough to find modes."""
     c, s, first, both, second = _axes(angle, frame)
     for i in range(np.uint64(n)):
@@ -91,7 +96,7 @@ def _roughly(angle, n, frame, odds, work):
         two = work[_SECOND, i] * odds[1] * math.sqrt(slab_too / q) * rough_exp(0.5 * b_too * b_too / q - together)
         work[_SUM, i] = one + two + odds[2] * math.sqrt(slab * slab_too / det)
         work[_EXPONENT, i] = together
-    total, product = 0.0, 1.0
+    total, product = -0.5 * pull * first, 1.0
     for i in range(n):
         total += work[_EXPONENT, i]
         product *= work[_SUM, i]
@@ -107,9 +112,10 @@ def _without(d, k, problem):
 
 
 @jit
-def _gather(j, k, problem, rows, work):
+def _gather(j, k, wide, problem, rows, work):
     """The features of either factor, their products with the scores and precisions, in the frame of the pair.
 
+    Loadings of factor j are √wide times as large as those that the slab precisions are for.
     Returns their number, the angle of factor j in that frame, and the frame's Gram matrix. The frame is the principal
     axes of the weighted products: the same whatever the present angle.
     """
@@ -123,7 +129,7 @@ def _gather(j, k, problem, rows, work):
             work[_Y, n] = excess[d, k] + g * gram[j, k] + h * gram[k, k]
             work[_TAU, n] = problem.noise_precision[d]
             work[_SLAB, n], work[_SLAB_TOO, n] = (
-                problem.loading_precision[d * step, j],
+                problem.loading_precision[d * step, j] / wide,
                 problem.loading_precision[d * step, k],
             )
             # a factor's anchor keeps it
@@ -142,11 +148,11 @@ def _gather(j, k, problem, rows, work):
 
 
 @jit
-def _modes(n, frame, odds, work, grid, modes):
+def _modes(n, frame, pull, odds, work, grid, modes):
     """Normals near the highest modes on a half circle: weight, centre and standard deviation; returns how many."""
     spacing = math.pi / ROTATION_GRID
     for i in range(ROTATION_GRID):
-        grid[i] = _roughly(i * spacing, n, frame, odds, work)
+        grid[i] = _roughly(i * spacing, n, frame, pull, odds, work)
     number, top, highest = 0, -np.inf, -np.inf
     for _ in range(ROTATION_MODES):
         best = -1
@@ -162,12 +168,12 @@ def _modes(n, frame, odds, work, grid, modes):
             break
         centre, height, bend = best * spacing, grid[best], 1.0
         for _ in range(ROTATION_ROUNDS):
-            low = _roughly(centre - ROTATION_STEP, n, frame, odds, work)
-            high = _roughly(centre + ROTATION_STEP, n, frame, odds, work)
+            low = _roughly(centre - ROTATION_STEP, n, frame, pull, odds, work)
+            high = _roughly(centre + ROTATION_STEP, n, frame, pull, odds, work)
             bend = max((2.0 * height - low - high) / ROTATION_STEP**2, ROTATION_BEND)
             move = 0.5 * (high - low) / ROTATION_STEP / bend
             centre += min(max(move, -0.5 * spacing), 0.5 * spacing)
-            height = _roughly(centre, n, frame, odds, work)
+            height = _roughly(centre, n, frame, pull, odds, work)
         modes[number, 0], modes[number, 1], modes[number, 2] = height, centre, 1.0 / math.sqrt(bend)
         modes[number, 3] = best
         number, top = number + 1, max(top, height)
@@ -191,6 +197,29 @@ def _log_proposal(angle, number, modes):
             z = (apart + wrap * math.pi) / modes[m, 2]
             total += modes[m, 0] * math.exp(-0.5 * z * z - _LOG_ROOT_2PI) / modes[m, 2]
     return math.log(total)
+
+
+@inline
+def slab_ratio(j, k, problem):
+    """Factor j's slab precision over that of k, within reason."""
+    ratio = problem.loading_precision[0, j] / problem.loading_precision[0, k]
+    return min(max(ratio, 1.0 / ROTATION_WIDEST), ROTATION_WIDEST)
+
+
+@jit
+def stretch(j, by, problem):
+    """x_j → by · x_j in the map of the scores and what comes of them; its loadings too, so that the fit stays."""
+    if by == 1.0:
+        return
+    gram = problem.gram
+    for d in range(problem.loadings.shape[0]):
+        problem.loadings[d, j] /= by
+        problem.excess[d, j] *= by
+    for t in range(gram.shape[0]):
+        problem.turn[t, j] *= by
+        gram[t, j] *= by
+    for t in range(gram.shape[0]):
+        gram[j, t] *= by
 
 
 @jit
@@ -255,16 +284,20 @@ def rotate_pairs(problem, pairs, key):
     accepted = 0
     for p in range(pairs.shape[0]):
         j, k = pairs[p, 0], pairs[p, 1]
-        n, angle, frame = _gather(j, k, problem, rows, work)
+        uniform, units = uniform_pair(key, p, 0)
+        wide = slab_ratio(j, k, problem) if units < ROTATION_SLABS else 1.0
+        stretch(j, 1.0 / math.sqrt(wide), problem)
+        n, angle, frame = _gather(j, k, wide, problem, rows, work)
+        pull = wide - 1.0
         odds = pattern_weights(problem.logit[j], problem.logit[k])
-        number = _modes(n, frame, odds, work, grid, modes)
+        number = _modes(n, frame, pull, odds, work, grid, modes)
         which, accept = uniform_pair(key, p, 1)
-        new = math.pi * uniform_pair(key, p, 0)[0]
+        new = math.pi * uniform
         for m in range(number):
             if 0.0 <= which < modes[m, 0]:
                 new = modes[m, 1] + modes[m, 2] * normal_at(key, p, 2)
             which -= modes[m, 0]
-        ratio = log_rotation(new, n, frame, odds, work) - log_rotation(angle, n, frame, odds, work)
+        ratio = log_rotation(new, n, frame, pull, odds, work) - log_rotation(angle, n, frame, pull, odds, work)
         ratio += _log_proposal(angle, number, modes) - _log_proposal(new, number, modes)
         if math.log(accept) < ratio:
             accepted += 1
@@ -272,4 +305,5 @@ def rotate_pairs(problem, pairs, key):
             new = angle
         _turn(j, k, new - angle, problem)
         _redraw(p, j, k, _axes(new, frame), n, odds, problem, rows, work, key)
+        stretch(j, math.sqrt(wide), problem)
     return accepted

@@ -54,6 +54,9 @@ ROTATION_STEP = 0.02
 ROTATION_BEND = 20.0
 ROTATION_FLOOR = 0.02
 ROTATION_UNIFORM = 0.05
+# This share of the pairs is rotated in units of their slabs, of which one counts as at most so many times the other.
+ROTATION_SLABS = 0.5
+ROTATION_WIDEST = 1e3
 # Factors of two features: the spread of a proposed correlation in units of its standard error, the column of a new
 # slab precision, and where the residuals' correlations are cut off.
 DOUBLET_SPREAD = 1.2

@@ -411,18 +411,24 @@ COOPERATIVE rotate_pairs(index_t n_features, int k_all, int width, int by_featur
             double one = p.logit[j], two = p.logit[k], most = fmax(fmax(one, two), one + two);
             room->odds = {exp(one - most), exp(two - most), exp(one + two - most)};
         }
+        // in units of the slabs the first factor's scores are divided by `root`, and have the precision `wide`
+        double wide = 1.0;
+        if (to_unit(word_pair(p.key, number, 0, 0, 0).second) < ROTATION_SLABS)
+            wide = fmin(fmax(slab_at(p, 0, j) / slab_at(p, 0, k), 1.0 / ROTATION_WIDEST), ROTATION_WIDEST);
+        double root = sqrt(wide);
         auto used = [&](index_t d) { return p.loadings[d * p.width + j] != 0.0 || p.loadings[d * p.width + k] != 0.0; };
         list_features(own, used, [&](index_t d, int at) {
             double g = p.loadings[d * p.width + j], h = p.loadings[d * p.width + k];
             AT(FEATURE, at) = (double)d;
-            AT(X_OF, at) = p.excess[d * p.k + j] + g * row_j[j] + h * row_j[k];
+            AT(X_OF, at) = (p.excess[d * p.k + j] + g * row_j[j] + h * row_j[k]) / root;
             AT(Y_OF, at) = p.excess[d * p.k + k] + g * row_j[k] + h * row_k[k];
             AT(TAU, at) = p.noise[d];
-            AT(SLAB_ONE, at) = slab_at(p, d, j);
+            AT(SLAB_ONE, at) = slab_at(p, d, j) / wide;
             AT(SLAB_TWO, at) = slab_at(p, d, k);
             AT(FIRST, at) = p.anchor[k] == d ? 0.0 : k < p.n_known ? exp(-p.known[d * p.n_known + k]) : 1.0;
             AT(SECOND, at) = p.anchor[j] == d ? 0.0 : j < p.n_known ? exp(-p.known[d * p.n_known + j]) : 1.0;
         });
+        double first = row_j[j] / wide, both = row_j[k] / root, second = row_k[k];
         const double* value = over_all(p, own, 3, 3, [&](int i, int at) {
             return AT(TAU, at) * (i < 2 ? AT(X_OF, at) : AT(Y_OF, at)) * (i < 1 ? AT(X_OF, at) : AT(Y_OF, at));
         });
@@ -430,11 +436,17 @@ COOPERATIVE rotate_pairs(index_t n_features, int k_all, int width, int by_featur
         if (thread < 32) {
             double angle = -0.5 * atan2(2.0 * value[1], value[0] - value[2]);
             if (thread == 0) room->angle = angle;
-            if (thread < ROTATION_GRID) room->axes[thread] = axes_of(thread * spacing - angle, row_j[j], row_j[k], row_k[k]);
+            if (thread < ROTATION_GRID) room->axes[thread] = axes_of(thread * spacing - angle, first, both, second);
         }
         __syncthreads();
-        auto rough = [&](int i, int at) { return log_rotation_of(own, at, i, true); };
-        value = over_all(p, own, ROTATION_GRID, ROTATION_GRID, rough);
+        // log densities of the angles whose axes are there
+        auto densities = [&](int n, bool rough) {
+            over_all(p, own, n, n, [&](int i, int at) { return log_rotation_of(own, at, i, rough); });
+            if (thread < n) room->value[thread] -= 0.5 * (wide - 1.0) * room->axes[thread].first;
+            __syncthreads();
+            return room->value;
+        };
+        value = densities(ROTATION_GRID, true);
         if (thread < 32) find_modes(value, spacing, modes);
         __syncthreads();
         // Newton's method: the density at the modes, after the first time, and before the last on both sides of them
@@ -442,10 +454,10 @@ COOPERATIVE rotate_pairs(index_t n_features, int k_all, int width, int by_featur
             int n = modes.number, all = round < ROTATION_ROUNDS ? 3 * n : n;
             if (thread < all) {
                 double beside = thread < n ? 0.0 : thread < 2 * n ? -ROTATION_STEP : ROTATION_STEP;
-                room->axes[thread] = axes_of(modes.centre[thread % n] + beside - room->angle, row_j[j], row_j[k], row_k[k]);
+                room->axes[thread] = axes_of(modes.centre[thread % n] + beside - room->angle, first, both, second);
             }
             __syncthreads();
-            value = over_all(p, own, all, all, rough);
+            value = densities(all, true);
             if (thread < n) {
                 double height = modes.height[thread] = value[thread];
                 if (round < ROTATION_ROUNDS) {
@@ -465,8 +477,8 @@ COOPERATIVE rotate_pairs(index_t n_features, int k_all, int width, int by_featur
                 if (0.0 <= which && which < modes.weight[m]) next = modes.centre[m] + modes.spread[m] * room->draws.normal;
                 which -= modes.weight[m];
             }
-            room->axes[0] = axes_of(next - room->angle, row_j[j], row_j[k], row_k[k]);
-            room->axes[1] = axes_of(0.0, row_j[j], row_j[k], row_k[k]);
+            room->axes[0] = axes_of(next - room->angle, first, both, second);
+            room->axes[1] = axes_of(0.0, first, both, second);
             room->next = next;
         }
         __syncthreads();
@@ -475,24 +487,24 @@ COOPERATIVE rotate_pairs(index_t n_features, int k_all, int width, int by_featur
             int i = thread + 2 - blockDim.x;
             room->density[i] = log_rotation_proposal(i ? room->angle : room->next, modes);
         }
-        value = over_all(p, own, 2, 2, [&](int i, int at) { return log_rotation_of(own, at, i, false); });
+        value = densities(2, false);
         bool turns = room->draws.log_accept < value[0] - value[1] + room->density[1] - room->density[0];
         Axes a = room->axes[turns ? 0 : 1];
         if (turns && thread_number() == 0) *p.accepted += 1;
         if (turns) {
             for (index_t d = own.start + thread; d < own.start + own.size; d += blockDim.x) {
-                double *e = p.excess + d * p.k, x = e[j], y = e[k];
-                e[j] = a.c * x + a.s * y;
+                double *e = p.excess + d * p.k, x = e[j] / root, y = e[k];
+                e[j] = (a.c * x + a.s * y) * root;
                 e[k] = a.c * y - a.s * x;
             }
             for (int t = thread; t < p.k; t += blockDim.x) {
-                double x = row_j[t], y = row_k[t];
-                row_j[t] = t == j ? a.first : t == k ? a.both : a.c * x + a.s * y;
-                row_k[t] = t == j ? a.both : t == k ? a.second : a.c * y - a.s * x;
+                double x = row_j[t] / root, y = row_k[t];
+                row_j[t] = root * (t == j ? a.first * root : t == k ? a.both : a.c * x + a.s * y);
+                row_k[t] = t == j ? a.both * root : t == k ? a.second : a.c * y - a.s * x;
                 if (blockIdx.x != 0) continue;
                 put_rows(p, row_j, j, k, t);
-                x = p.turn[t * p.k + j], y = p.turn[t * p.k + k];
-                p.turn[t * p.k + j] = a.c * x + a.s * y;
+                x = p.turn[t * p.k + j] / root, y = p.turn[t * p.k + k];
+                p.turn[t * p.k + j] = (a.c * x + a.s * y) * root;
                 p.turn[t * p.k + k] = a.c * y - a.s * x;
             }
         }
@@ -513,11 +525,12 @@ COOPERATIVE rotate_pairs(index_t n_features, int k_all, int width, int by_featur
                 value_k = mean / precision + normal_at(p.key, number, position + 1) / sqrt(precision);
             }
             if (one) value_j = (b - r * value_k) / p_one + normal_at(p.key, number, position) / sqrt(p_one);
-            AT(MORE, at) = value_j - (a.c * *g + a.s * *h);
-            AT(TOO, at) = value_k - (a.c * *h - a.s * *g);
+            double old_j = *g * root;
+            AT(MORE, at) = (value_j - (a.c * old_j + a.s * *h)) / root;
+            AT(TOO, at) = value_k - (a.c * *h - a.s * old_j);
             users_j += (int)one - (int)(*g != 0.0);
             users_k += (int)two - (int)(*h != 0.0);
-            *g = value_j;
+            *g = value_j / root;
             *h = value_k;
         }
         if (users_j) atomicAdd(p.usage + j, users_j);
