@@ -452,7 +452,7 @@ def test_single_precision_finds_the_same_number_of_factors(kind):
     X = X if kind == "dense" else sp.csr_array(X * (np.random.default_rng(0).random(X.shape) < 0.5))
     found = []
     for dtype in ("float64", "float32"):
-        chain = chain_of(observe(X, dtype=dtype), preset("nsfa"), chain_generator(0, 0), start=8, tune=100)
+        chain = chain_of(observe(X, dtype=dtype), preset("nsfa"), chain_generator(1, 0), start=8, tune=100)
         draws = [s.draw for s in run_chain(chain, Length(100, 60, 2)) if s.draw is not None]
         usage = [np.sort(draw.usage())[::-1] for draw in draws]
         found.append(np.median([(u >= 5).sum() for u in usage]))

@@ -167,7 +167,7 @@ def test_a_fit_with_settled_factors_has_an_exit_code_of_its_own(tmp_path):
     length = ["--chains", "2", "--tune", "20", "--draws", "150", "--seed", "2"]
     result = run("fit", table, "-o", tmp_path / "out", *length, "--no-report", "--require-convergence", code=3)
     assert "Partly converged: 1 of 2 factors is settled and can be read; the number of" in result.stdout
-    assert f"Run longer: nsfa resume {tmp_path / 'out'} --draws 1000" in result.stdout
+    assert f"Run longer: nsfa resume {tmp_path / 'out'} --draws " in result.stdout
     advice = nsfa.load(tmp_path / "out" / "draws").diagnostics().advice
     assert advice.for_command(str(tmp_path / "out")) in result.stdout
     run("report", tmp_path / "out", "--require-convergence", code=3)
