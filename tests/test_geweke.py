@@ -63,7 +63,7 @@ RUNS = {
     # so do rotations
     "nsfa rotation": ("nsfa", {"without": ROTATION}),
     "sfa rotation": ("sfa", {"without": ("update_marginal", "update_tilt_finite", *FIXED), "priors": geweke.ABSOLUTE}),
-    # those in units of the slabs are not as probable as before
+    # rotations in units of the slabs must know of the scores' prior, which drawing them anew would cover up
     "sfa rotation, scores held": ("sfa", {"without": ("update_marginal", "update_tilt_finite", *FIXED, *SCORES)}),
     "sfa tilt": ("sfa", {"without": ("update_marginal", "update_rotation_finite", *FIXED)}),
     "sfa collapsed": ("sfa", {"sweep": "collapsed", "stickiness": "infer"}),

@@ -43,10 +43,10 @@ def test_tilts_leave_the_density_of_the_tilt_alone(rng):
 
 
 def angle_of(problem, wide, rows, work):
-    """The pair's angle in units in which factor 0 has slabs `wide` times narrower, and what its density needs."""
-    rotation_kernels.stretch(0, wide**-0.5, problem)
+    """The pair's angle in units in which factor 0 has `wide` times less slab precision, and what its density needs."""
+    rotation_kernels.rescale(0, wide**-0.5, problem)
     found = rotation_kernels._gather(0, 1, wide, problem, rows, work)
-    rotation_kernels.stretch(0, wide**0.5, problem)
+    rotation_kernels.rescale(0, wide**0.5, problem)
     return found
 
 
@@ -91,6 +91,20 @@ def test_the_density_of_an_angle_is_that_of_scores_and_features(wide, rng):
         direct.append(total)
     assert np.ptp(direct) > 1
     np.testing.assert_allclose(np.diff(mine), np.diff(direct), atol=1e-9)
+
+
+@pytest.mark.parametrize("used", [True, False])
+@pytest.mark.parametrize("wide", [1.0, 3.0])
+def test_the_frame_of_a_pair_is_the_same_at_every_angle(used, wide, rng):
+    """Or proposals would depend on where the pair is: what comes of an angle must not know the present one."""
+    problem, rows, work, frames = pair_of_factors(rng), np.empty(5, np.int64), np.empty((9, 5)), []
+    if not used:
+        problem.loadings[:], problem.active[:] = 0.0, False
+    rotation_kernels.rescale(0, wide**-0.5, problem)
+    for _ in range(4):
+        frames.append(rotation_kernels._gather(0, 1, wide, problem, rows, work)[2])
+        rotation_kernels._turn(0, 1, 0.7, problem)
+    np.testing.assert_allclose(frames, np.tile(frames[0], (4, 1)), rtol=1e-9, atol=1e-9)
 
 
 def keys_of(slabs):

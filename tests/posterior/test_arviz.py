@@ -245,7 +245,7 @@ def test_the_export_takes_less_than_four_times_the_draws():
 def test_loadings_that_are_nearly_all_zero_are_left_out(monkeypatch):
     monkeypatch.setattr(module, "SMALL", 0)
     X = make_sparse_factors(30, 400, 20, density=0.02, random_state=1).X
-    posterior = SFA(20, chains=2, tune=20, draws=20, random_state=2, n_jobs=1).fit(X).posterior_
+    posterior = SFA(20, chains=2, tune=60, draws=20, random_state=0, n_jobs=1).fit(X).posterior_
     assert posterior.consensus().n_factors > 10
     with pytest.warns(UserWarning, match="loadings of all draws are left out"):
         assert "loadings" not in posterior.to_arviz()["posterior"]

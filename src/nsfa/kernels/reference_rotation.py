@@ -42,9 +42,11 @@ def rotate_pair(problem: Pairs, j: int, k: int, p: int, key: int) -> int:
     gram = problem.gram[np.ix_(pair, pair)]
     products = (problem.excess[:, pair] + problem.loadings[:, pair] @ gram)[rows] @ narrow
     tau = problem.noise_precision[rows]
-    spread = products.T @ (tau[:, None] * products)
+    gram = narrow @ gram @ narrow
+    # turns with the pair, and is there where no feature uses either
+    spread = products.T @ (tau[:, None] * products) + gram
     frame = 0.5 * float(np.arctan2(2 * spread[0, 1], spread[0, 0] - spread[1, 1]))
-    products, gram = products @ turn(frame), turn(frame).T @ narrow @ gram @ narrow @ turn(frame)
+    products, gram = products @ turn(frame), turn(frame).T @ gram @ turn(frame)
     slab = np.broadcast_to(problem.loading_precision, problem.loadings.shape)[np.ix_(rows, pair)] @ narrow**2
     # a factor's anchor keeps it
     held = problem.anchor[pair] == rows[:, None]
@@ -60,7 +62,7 @@ def rotate_pair(problem: Pairs, j: int, k: int, p: int, key: int) -> int:
         return -np.inf if (held[i] & ~used).any() else float(size), float(0.5 * b @ mean), mean, precision
 
     def log_density(angle: float, exp: Callable[[Floats], Floats] = np.exp) -> float:
-        # the first one's scores have precision `wide`, the second's one
+        # the first factor's scores have precision `wide`, the second's 1
         total = -0.5 * (wide - 1.0) * float((turn(angle).T @ gram @ turn(angle))[0, 0])
         for i in range(len(rows)):
             size, fit = np.array([conditional(i, used, angle)[:2] for used in _PATTERNS]).T

@@ -69,7 +69,7 @@ def _choices(i, axes, odds, work):
 def log_rotation(angle, n, frame, pull, odds, work):
     """Log density of the first factor's angle in the frame of the pair, loadings and pattern summed out.
 
-    ``pull`` is the precision of the first one's scores less that of the second's, which is one.
+    ``pull`` is the precision of the first factor's scores minus 1, that of the second's.
     """
     axes = _axes(angle, frame)
     total, product = -0.5 * pull * axes[2], 1.0
@@ -117,10 +117,10 @@ def _gather(j, k, wide, problem, rows, work):
 
     Loadings of factor j are √wide times as large as those that the slab precisions are for.
     Returns their number, the angle of factor j in that frame, and the frame's Gram matrix. The frame is the principal
-    axes of the weighted products: the same whatever the present angle.
+    axes of the weighted products and the Gram matrix together: the same whatever the present angle, used or not.
     """
     gram, excess, step = problem.gram, problem.excess, min(1, problem.loading_precision.shape[0] - 1)
-    n, xx, xy, yy = 0, 0.0, 0.0, 0.0
+    n, xx, xy, yy = 0, gram[j, j], gram[j, k], gram[k, k]
     for d in range(problem.loadings.shape[0]):
         if problem.active[d, j] or problem.active[d, k]:
             g, h = problem.loadings[d, j], problem.loadings[d, k]
@@ -207,7 +207,7 @@ def slab_ratio(j, k, problem):
 
 
 @jit
-def stretch(j, by, problem):
+def rescale(j, by, problem):
     """x_j → by · x_j in the map of the scores and what comes of them; its loadings too, so that the fit stays."""
     if by == 1.0:
         return
@@ -286,7 +286,7 @@ def rotate_pairs(problem, pairs, key):
         j, k = pairs[p, 0], pairs[p, 1]
         uniform, units = uniform_pair(key, p, 0)
         wide = slab_ratio(j, k, problem) if units < ROTATION_SLABS else 1.0
-        stretch(j, 1.0 / math.sqrt(wide), problem)
+        rescale(j, 1.0 / math.sqrt(wide), problem)
         n, angle, frame = _gather(j, k, wide, problem, rows, work)
         pull = wide - 1.0
         odds = pattern_weights(problem.logit[j], problem.logit[k])
@@ -305,5 +305,5 @@ def rotate_pairs(problem, pairs, key):
             new = angle
         _turn(j, k, new - angle, problem)
         _redraw(p, j, k, _axes(new, frame), n, odds, problem, rows, work, key)
-        stretch(j, math.sqrt(wide), problem)
+        rescale(j, math.sqrt(wide), problem)
     return accepted

@@ -45,7 +45,7 @@ TILT_BISECTIONS = 20
 # Rotations: modes are sought on so many angles of the half circle; the highest so many that are within DEPTH of the top
 # are followed by so many rounds of Newton's method with differences over the step. The proposal's normals are no wider
 # than a curvature of BEND makes them, weigh at least FLOOR times what the highest does for their width, and a share is
-# uniform.
+# uniform. Column 0 of a pair's row proposes an angle and decides the units, 1 and 2 as for tilts.
 ROTATION_GRID = 20
 ROTATION_MODES = 4
 ROTATION_DEPTH = 40.0
@@ -54,7 +54,8 @@ ROTATION_STEP = 0.02
 ROTATION_BEND = 20.0
 ROTATION_FLOOR = 0.02
 ROTATION_UNIFORM = 0.05
-# This share of the pairs is rotated in units of their slabs, of which one counts as at most so many times the other.
+# This share of the pairs is rotated in units of their slabs; a ratio of slab precisions counts as no further from 1 than
+# WIDEST and its inverse.
 ROTATION_SLABS = 0.5
 ROTATION_WIDEST = 1e3
 # Factors of two features: the spread of a proposed correlation in units of its standard error, the column of a new

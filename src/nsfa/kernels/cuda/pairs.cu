@@ -24,7 +24,7 @@ struct Problem {
 
 struct Axes { double c, s, first, both, second; };
 struct Odds { double first, second, both; };
-struct Draws { double which, log_accept, uniform, normal; };
+struct Draws { double which, log_accept, uniform, units, normal; };
 struct Modes {
     int number;
     double height[ROTATION_MODES], weight[ROTATION_MODES], centre[ROTATION_MODES], spread[ROTATION_MODES];
@@ -82,9 +82,9 @@ __device__ inline void next_pair(const Problem& p, Own& own) {
     for (int t = threadIdx.x; t < 2 * p.k; t += blockDim.x)
         rows_of(p, own, own.number)[t] = gram_at(p, own, (int)p.pairs[2 * own.number + t / p.k], t % p.k);
     if (threadIdx.x == blockDim.x - 1) {
-        Words words = word_pair(p.key, own.number, 1, 0, 0);
-        Draws draws = {to_unit(words.first), log(to_unit(words.second)),
-                       to_unit(word_pair(p.key, own.number, 0, 0, 0).first), normal_at(p.key, own.number, 2)};
+        Words words = word_pair(p.key, own.number, 1, 0, 0), more = word_pair(p.key, own.number, 0, 0, 0);
+        Draws draws = {to_unit(words.first), log(to_unit(words.second)), to_unit(more.first), to_unit(more.second),
+                       normal_at(p.key, own.number, 2)};
         own.room->draws = draws;
     }
 }
@@ -412,8 +412,9 @@ COOPERATIVE rotate_pairs(index_t n_features, int k_all, int width, int by_featur
             room->odds = {exp(one - most), exp(two - most), exp(one + two - most)};
         }
         // in units of the slabs the first factor's scores are divided by `root`, and have the precision `wide`
+        __syncthreads();
         double wide = 1.0;
-        if (to_unit(word_pair(p.key, number, 0, 0, 0).second) < ROTATION_SLABS)
+        if (room->draws.units < ROTATION_SLABS)
             wide = fmin(fmax(slab_at(p, 0, j) / slab_at(p, 0, k), 1.0 / ROTATION_WIDEST), ROTATION_WIDEST);
         double root = sqrt(wide);
         auto used = [&](index_t d) { return p.loadings[d * p.width + j] != 0.0 || p.loadings[d * p.width + k] != 0.0; };
@@ -432,9 +433,9 @@ COOPERATIVE rotate_pairs(index_t n_features, int k_all, int width, int by_featur
         const double* value = over_all(p, own, 3, 3, [&](int i, int at) {
             return AT(TAU, at) * (i < 2 ? AT(X_OF, at) : AT(Y_OF, at)) * (i < 1 ? AT(X_OF, at) : AT(Y_OF, at));
         });
-        // angles count from the principal axes, at which the pair is at `angle`
+        // angles count from the principal axes of these products and S together, from which the pair is at `angle`
         if (thread < 32) {
-            double angle = -0.5 * atan2(2.0 * value[1], value[0] - value[2]);
+            double angle = -0.5 * atan2(2.0 * (value[1] + both), value[0] + first - value[2] - second);
             if (thread == 0) room->angle = angle;
             if (thread < ROTATION_GRID) room->axes[thread] = axes_of(thread * spacing - angle, first, both, second);
         }
