@@ -26,16 +26,17 @@ def planted():
 
 @pytest.mark.parametrize("estimator", [NSFA(), SFA(4), BFRM(4)], ids=["nsfa", "sfa", "bfrm"])
 def test_sparse_models_recover_planted_loadings(estimator, planted):
-    """The last draw of the chain with the highest log joint: single chains may be caught in a rotation."""
+    """The last draws of the chain with the highest log joint: single chains may be caught in a rotation."""
     estimator.set_params(chains=4, tune=800, draws=100, thin=1, random_state=3).fit(planted.X)
     posterior = estimator.posterior_
     best = int(np.argmax(posterior.trace("log_joint").mean(axis=1)))
-    last = posterior.scaled_loadings(posterior.chains[best][-1])
+    late = [posterior.scaled_loadings(draw) for draw in posterior.chains[best][-10:]]
     if isinstance(estimator, NSFA):
         assert np.median(estimator.n_components_draws_) in (4, 5)
     nothing = reconstruction_error(planted.loadings, np.zeros((48, 0)))
-    assert reconstruction_error(planted.loadings, last) < 0.05 * nothing
-    precision, recall = pattern_precision_recall(planted.active, last != 0, planted.loadings, last)
+    assert np.median([reconstruction_error(planted.loadings, G) for G in late]) < 0.05 * nothing
+    found = [pattern_precision_recall(planted.active, G != 0, planted.loadings, G) for G in late]
+    precision, recall = np.median(found, axis=0)
     assert recall > 0.8 and (precision > 0.8 or not isinstance(estimator, NSFA))
 
 

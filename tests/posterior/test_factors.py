@@ -153,8 +153,8 @@ def found_again(consensus, other):
 def twins():
     """Pairs of fits to tables whose factors hardly stand out from noise, with different seeds."""
     tables = [
-        make_sparse_factors(60, 40, 8, density=0.25, snr=0.7, random_state=1).X,
-        make_sparse_factors(40, 50, 8, density=0.2, snr=1, random_state=3).X,
+        make_sparse_factors(40, 50, 8, density=0.2, snr=0.6, random_state=5).X,
+        make_sparse_factors(40, 50, 8, density=0.2, snr=0.55, random_state=12).X,
     ]
     fits = [[NSFA(chains=4, tune=150, draws=400, thin=1, random_state=s).fit(X) for s in (0, 1)] for X in tables]
     return [[model.posterior_.consensus() for model in pair] for pair in fits]

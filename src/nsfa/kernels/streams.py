@@ -54,8 +54,8 @@ ROTATION_STEP = 0.02
 ROTATION_BEND = 20.0
 ROTATION_FLOOR = 0.02
 ROTATION_UNIFORM = 0.05
-# This share of the pairs is rotated in units of their slabs; a ratio of slab precisions counts as no further from 1 than
-# WIDEST and its inverse.
+# This share of the pairs is rotated in units of their slabs; a ratio of slab precisions counts as no further from 1
+# than WIDEST or its inverse.
 ROTATION_SLABS = 0.5
 ROTATION_WIDEST = 1e3
 # Factors of two features: the spread of a proposed correlation in units of its standard error, the column of a new
