@@ -545,8 +545,8 @@ def test_models_that_make_no_sense(changes, words):
 @pytest.mark.parametrize("kind", SETTINGS)
 @pytest.mark.parametrize("model", ["sfa", "fa", "bfrm"])
 def test_every_model_takes_them(kind, model):
-    X = simulate(kind, n_samples=30, n_features=9)[0]
-    estimator = nsfa.estimators.ESTIMATORS[model](3, **{**SHORT, "chains": 1, "tune": 10, "draws": 6}, **SETTINGS[kind])
+    X = simulate(kind, n_samples=60, n_features=9)[0]
+    estimator = nsfa.estimators.ESTIMATORS[model](3, **{**SHORT, "chains": 1, "tune": 30, "draws": 6}, **SETTINGS[kind])
     with pytest.warns():
         estimator.fit(X)
     assert np.isfinite(estimator.transform(X[:4])).all()
