@@ -177,6 +177,10 @@ def test_long_tables_have_factors_of_many_features_while_they_are_small():
     plan = schedule.build(preset("nsfa"), 20_000, can, tune=40)
     found = [n for n in range(1, 120) if "module" in names(plan.of_sweep(n))]
     assert found == [25, 30, 35, 40, 50, 100]
+    # loadings that simple structure has just cut off are no factor
+    plan = schedule.build(preset("nsfa"), 20_000, can, tune=100)
+    found = [n for n in range(1, 200) if "module" in names(plan.of_sweep(n))]
+    assert found == [55, 65, 75, 85, 90, 95, 100, 150]
     assert [name for name, _ in plan.unused] == ["marginal"]
     for spec, given, why in (
         (preset("sfa", n_components=2), can, "the number of factors is given"),

@@ -119,7 +119,9 @@ class Schedule:
     def of_sweep(self, number: int) -> tuple[Move, ...]:
         """The moves of sweep ``number`` (from 1)."""
         fifth, first = number % MARGINAL_PERIOD == 0, number <= self.early
-        late = number % LATE_PERIOD == 0 or (fifth and self.tune < 2 * number <= 2 * self.tune)
+        late = number % LATE_PERIOD == 0 if number > self.tune else fifth and 2 * number > self.tune
+        # what simple structure has cut off would be taken for a factor
+        late = late and not (self.simplifies and _simple_sweep(number, self.tune))
         turn = {EVERY: True, EARLY: first or fifth, FIFTH: fifth, LATE: late}
         return tuple(move for move in self.moves if turn[move.when])
 
@@ -342,9 +344,13 @@ def condenses(number: int, annealed: int, spec: ModelSpec) -> bool:
 
 def simplifies(number: int, tune: int, spec: ModelSpec) -> bool:
     """Whether sweep ``number`` of a chain with ``tune`` warm-up sweeps begins with simple structure."""
-    part = tune // SIMPLE_PARTS
     sparse = spec.pattern in ("ibp", "finite") and spec.scores == "gaussian" and spec.moves == "all"
-    return sparse and part > 0 and number <= tune - 2 * part and number % part == 0
+    return sparse and _simple_sweep(number, tune)
+
+
+def _simple_sweep(number: int, tune: int) -> bool:
+    part = tune // SIMPLE_PARTS
+    return 0 < part <= number <= tune - 2 * part and number % part == 0
 
 
 def precision_cap(sweep: int, annealed: int) -> float:
