@@ -73,7 +73,6 @@ def statistics(state, samples, spec) -> dict[str, float]:
         "log noise": np.log(state.noise_precision).mean(),
         "log noise 2": (np.log(state.noise_precision) ** 2).mean(),
         "log slab": np.log(state.precision_rows).sum(),
-        "scores by slab": (np.log(state.precision_rows).mean(axis=0) * (scores**2).mean(axis=0)).sum(),
         "log alpha": np.log(state.concentration),
         "log beta": np.log(state.stickiness),
         "alpha K": state.concentration * k,

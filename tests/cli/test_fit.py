@@ -1,7 +1,6 @@
 """``nsfa fit``: what it writes, says and refuses."""
 
 import json
-import re
 import shlex
 import tomllib
 
@@ -165,12 +164,10 @@ def test_the_verdict_decides_the_exit_code_only_when_asked(table, tmp_path):
 
 def test_a_fit_with_settled_factors_has_an_exit_code_of_its_own(tmp_path):
     table = write_table(tmp_path / "table.csv", 24, 40)
-    length = ["--chains", "2", "--tune", "20", "--draws", "150", "--seed", "2"]
+    length = ["--chains", "2", "--tune", "20", "--draws", "150", "--seed", "6"]
     result = run("fit", table, "-o", tmp_path / "out", *length, "--no-report", "--require-convergence", code=3)
-    assert re.search(
-        r"Partly converged: (1 of 2 factors is|both factors are) settled and can be read; the number of", result.stdout
-    )
-    assert f"Run longer: nsfa resume {tmp_path / 'out'} --draws " in result.stdout
+    assert "Partly converged: 1 of 2 factors is settled and can be read; the number of" in result.stdout
+    assert f"Run longer: nsfa resume {tmp_path / 'out'} --draws 300" in result.stdout
     advice = nsfa.load(tmp_path / "out" / "draws").diagnostics().advice
     assert advice.for_command(str(tmp_path / "out")) in result.stdout
     run("report", tmp_path / "out", "--require-convergence", code=3)
