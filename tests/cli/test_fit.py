@@ -16,6 +16,7 @@ from nsfa.cli.companions import read_samples, write_samples
 from nsfa.cli.results import factor_table, gene_lists, write_factor_genes
 from nsfa.datasets import make_sparse_factors
 from nsfa.enrichment import enrich_both, read_gmt
+from nsfa.posterior import diagnostics
 from report_cases import made_up
 
 TABLES = ("loadings.csv", "inclusion.csv", "scores.csv", "factors.csv", "genes.csv", "enrichment.csv", "imputed.csv")
@@ -162,12 +163,13 @@ def test_the_verdict_decides_the_exit_code_only_when_asked(table, tmp_path):
     assert (tmp_path / "out" / "loadings.csv").exists()
 
 
-def test_a_fit_with_settled_factors_has_an_exit_code_of_its_own(tmp_path):
+def test_a_fit_with_settled_factors_has_an_exit_code_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(diagnostics, "RHAT_LIMIT", 0.5)
     table = write_table(tmp_path / "table.csv", 24, 40)
-    length = ["--chains", "2", "--tune", "20", "--draws", "150", "--seed", "6"]
+    length = ["--chains", "2", "--tune", "50", "--draws", "200", "--seed", "6"]
     result = run("fit", table, "-o", tmp_path / "out", *length, "--no-report", "--require-convergence", code=3)
-    assert "Partly converged: 1 of 2 factors is settled and can be read; the number of" in result.stdout
-    assert f"Run longer: nsfa resume {tmp_path / 'out'} --draws 300" in result.stdout
+    assert "Partly converged: both factors are settled and can be read; the " in result.stdout
+    assert f"Run longer: nsfa resume {tmp_path / 'out'} --draws 1000" in result.stdout
     advice = nsfa.load(tmp_path / "out" / "draws").diagnostics().advice
     assert advice.for_command(str(tmp_path / "out")) in result.stdout
     run("report", tmp_path / "out", "--require-convergence", code=3)
