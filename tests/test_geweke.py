@@ -17,12 +17,14 @@ from nsfa.moves import module, tilt
 
 SWEEPS = 4_000
 
-ALONE = ("update_buffet_collapsed", "update_noise_diagonal", "update_births")
+ALONE = ("update_buffet_collapsed", "update_noise_diagonal", "update_births", "update_column")
 PAIRED = ("update_tilt_buffet", "update_rotation_buffet", "update_doublet")
-FIXED = ("update_finite_collapsed", "update_noise_diagonal")
+FIXED = ("update_finite_collapsed", "update_noise_diagonal", "update_column")
 DOUBLET = ("update_marginal", "update_tilt_buffet", "update_rotation_buffet", "update_split", *ALONE)
 TILT = ("update_marginal", "update_rotation_buffet", "update_doublet", *ALONE)
 ROTATION = ("update_marginal", "update_tilt_buffet", "update_doublet", *ALONE)
+COLUMN = ("update_marginal", "update_split", *PAIRED, *ALONE[:-1])
+COLUMN_FIXED = ("update_marginal", "update_tilt_finite", "update_rotation_finite", *FIXED[:-1])
 
 # of counts and of zeros and ones the means are not a matter of where the scale begins
 MEANS = ("update_mean_scores", "update_intercept", "update_carried_intercepts")
@@ -34,7 +36,7 @@ CARRIED = (*CARRIED, "update_scores", "update_scale", "update_shear", "update_la
 SCORES = ("update_scores", "update_mean_scores", "update_scale", "update_shear")
 
 # the paper's moves, scale and shear, and rows with the scores integrated out
-PLAIN = {"sweep": "collapsed", "noise": "shared", "without": PAIRED}
+PLAIN = {"sweep": "collapsed", "noise": "shared", "without": (*PAIRED, "update_column")}
 
 RUNS = {
     "nsfa collapsed": ("nsfa", PLAIN),
@@ -66,6 +68,10 @@ RUNS = {
     # rotations in units of the slabs must know of the scores' prior, which drawing them anew would cover up
     "sfa rotation, scores held": ("sfa", {"without": ("update_marginal", "update_tilt_finite", *FIXED, *SCORES)}),
     "sfa tilt": ("sfa", {"without": ("update_marginal", "update_rotation_finite", *FIXED)}),
+    # whole columns alone change the pattern
+    "nsfa column": ("nsfa", {"stickiness": "infer", "without": COLUMN}),
+    "nsfa column, shared slab": ("nsfa", {"precision": "shared", "without": COLUMN, "priors": geweke.ABSOLUTE}),
+    "sfa column": ("sfa", {"without": COLUMN_FIXED}),
     "sfa collapsed": ("sfa", {"sweep": "collapsed", "stickiness": "infer"}),
     "sfa parallel": ("sfa", {"sweep": "parallel", "noise": "shared"}),
     "fa": ("fa", {}),
@@ -76,7 +82,7 @@ RUNS = {
     "fok": ("fok", {"noise": "isotropic"}),
     "bfrm": ("bfrm", {}),
     # values are drawn last, and act on the sweep after
-    "robust": ("nsfa", {"noise": "robust", "repeat": 2, "without": PAIRED}),
+    "robust": ("nsfa", {"noise": "robust", "repeat": 2, "without": (*PAIRED, "update_column")}),
     "robust marginal": ("nsfa", {"noise": "robust", "repeat": 2, "without": ALONE}),
     # between that sweep and the next outliers, where noise and deviations still are what it made of them
     "robust marginal, outliers held": ("nsfa", {"noise": "robust", "without": (*ALONE, "update_latent")}),
@@ -100,6 +106,8 @@ def test_two_simulators_agree(run, monkeypatch):
     name, changes = RUNS[run]
     if "tilt" in run:
         many_tilts(monkeypatch)
+    if "column" in run:
+        columns_everywhere(monkeypatch)
     result = geweke.run(name, **{"sweeps": SWEEPS, **changes})
     assert result.worst < BOUND, str(result)
 
@@ -120,19 +128,22 @@ def test_two_simulators_agree_on_factors_of_many_features(run, monkeypatch):
 
 
 KNOWN = np.array([[1.5], [-1.0], [0.7], [-0.5], [0.0]])
-ONLY_ROWS = {"noise": "shared", "without": ("update_marginal", *PAIRED)}
+ONLY_ROWS = {"noise": "shared", "without": ("update_marginal", "update_column", *PAIRED)}
 WITH_KNOWLEDGE = {
     "nsfa collapsed": ("nsfa", {"sweep": "collapsed", **ONLY_ROWS}),
     "nsfa parallel": ("nsfa", {"sweep": "parallel", **ONLY_ROWS}),
     "nsfa marginal": ("nsfa", {"noise": "shared", "without": (*ALONE, "update_tilt_buffet", "update_rotation_buffet")}),
     "nsfa tilt": ("nsfa", {"without": TILT}),
     "nsfa rotation": ("nsfa", {"without": ROTATION}),
+    "nsfa column": ("nsfa", {"without": COLUMN}),
     "sfa": ("sfa", {"sweep": "parallel"}),
 }
 
 
 @pytest.mark.parametrize("run", WITH_KNOWLEDGE)
-def test_two_simulators_agree_on_what_is_known_of_a_factor(run):
+def test_two_simulators_agree_on_what_is_known_of_a_factor(run, monkeypatch):
+    if "column" in run:
+        columns_everywhere(monkeypatch)
     name, changes = WITH_KNOWLEDGE[run]
     result = geweke.run(name, SWEEPS, known=KNOWN, **changes)
     assert result.worst < BOUND, str(result)
@@ -141,6 +152,11 @@ def test_two_simulators_agree_on_what_is_known_of_a_factor(run):
 def many_tilts(patch):
     """A tilt changes little: as many per sweep as it takes to catch wrong ones (test_mutants)."""
     patch.setattr(tilt, "PAIRS", 50)
+
+
+def columns_everywhere(patch):
+    """Whole columns in tables of any number of features."""
+    patch.setattr(schedule, "COLUMNS_FROM", 0)
 
 
 def many_modules(patch):

@@ -283,7 +283,8 @@ def test_a_fit_on_a_device_is_one_like_any_other(host_device, monkeypatch):
     assert model.backend_ == "gpu" and len(model.posterior_.draws) == 10
     unused = {move.name: move.when for move in model.posterior_.diagnostics().moves if "not used" in move.when}
     given = "not used, the number of factors is given"
-    assert unused == {"marginal": "not used, the table is on a device", "doublet": given, "module": given}
+    there = "not used, the table is on a device"
+    assert unused == {"marginal": there, "column": there, "doublet": given, "module": given}
     assert model.transform(X).shape == (30, model.n_components_)
 
 

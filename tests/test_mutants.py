@@ -16,6 +16,7 @@ from nsfa.kernels.streams import fresh_key
 from nsfa.model import joint, priors
 from nsfa.moves import (
     births,
+    column,
     concentration,
     doublet,
     intercept,
@@ -41,6 +42,7 @@ from test_geweke import (
     SWEEPS,
     TILT,
     WITH_KNOWLEDGE,
+    columns_everywhere,
     many_modules,
     many_tilts,
 )
@@ -301,6 +303,26 @@ def rotation_with_odds_of_all_features(patch):
     patch.setattr(rotation, "draw_anchors", lambda state, rng: (right(state, rng)[0], right(state, rng)[1] + 0.7))
 
 
+def column_with_the_odds_of_one_more_user(patch):
+    right = column.draw_log_gamma
+    patch.setattr(column, "draw_log_gamma", lambda rng, shape: right(rng, shape + 1))
+
+
+def column_with_the_slab_rate_read_as_scale(patch):
+    right = column.Columns
+    patch.setattr(column, "Columns", lambda **k: right(**{**k, "rate": 1 / k["rate"]}))
+
+
+def column_with_slabs_in_units_of_their_own(patch):
+    right = column.Columns
+    patch.setattr(column, "Columns", lambda **k: right(**{**k, "relative": False}))
+
+
+def column_without_the_pseudo_count(patch):
+    right = column.Columns
+    patch.setattr(column, "Columns", lambda **k: right(**{**k, "pseudo": 0.01}))
+
+
 def what_is_known_is_forgotten(patch):
     right = State.prior_offset
 
@@ -482,6 +504,7 @@ DOUBLETS = ("nsfa", {"noise": "shared", "without": DOUBLET})
 MODULE = ("nsfa", MODULES["nsfa"])
 TILTS = ("nsfa", {"without": TILT})
 ROTATIONS = ("nsfa", {"without": ROTATION})
+COLUMNS = RUNS["nsfa column"]
 
 
 def with_known(run):
@@ -529,9 +552,13 @@ MUTANTS = [
     (tilt_with_odds_of_all_features, *TILTS),
     (rotation_with_twice_the_slab_precision, *ROTATIONS),
     (rotation_with_odds_of_all_features, *ROTATIONS),
+    (column_with_the_odds_of_one_more_user, *COLUMNS),
+    (column_with_the_slab_rate_read_as_scale, *COLUMNS),
+    (column_with_slabs_in_units_of_their_own, *COLUMNS),
+    (column_without_the_pseudo_count, *RUNS["sfa column"]),
     *(
         (what_is_known_is_forgotten, *with_known(f"nsfa {kind}"))
-        for kind in ("collapsed", "marginal", "tilt", "rotation")
+        for kind in ("collapsed", "marginal", "tilt", "rotation", "column")
     ),
     (what_is_known_is_forgotten_by_independent_rows, *with_known("nsfa parallel")),
     (outliers_forgotten_where_scores_are_integrated_out, *RUNS["robust marginal, outliers held"]),
@@ -567,6 +594,8 @@ def test_mutant_is_caught(mutate, name, changes, monkeypatch):
     mutate(monkeypatch)
     if "tilt" in mutate.__name__:
         many_tilts(monkeypatch)
+    if "update_column" not in changes.get("without", ()):
+        columns_everywhere(monkeypatch)
     if "module" in mutate.__name__:
         many_modules(monkeypatch)
     assert geweke.caught(name, SWEEPS, BOUNDS, **changes), "not caught"

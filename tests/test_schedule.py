@@ -23,6 +23,7 @@ TABLES = {
     "sparse": (10, SPARSE),
     "long": (schedule.PARALLEL_FROM, DENSE),
     "elsewhere": (schedule.PARALLEL_FROM, frozenset()),
+    "device": (schedule.PARALLEL_FROM, SPARSE | {"at once"}),
 }
 SPECS = {
     "nsfa": preset("nsfa"),
@@ -88,35 +89,40 @@ def test_every_model_has_a_schedule_for_every_table(name, table, tune):
     assert ("births" in names(plan.moves)) == (spec.pattern == "ibp")
     assert plan.collapses == ("marginal" in names(plan.moves))
     used, unused = {move.name for move in plan.moves}, {move.name for move in plan.unused}
-    assert {"marginal", "tilt", "rotation", "doublet"} <= used | unused and not used & unused
+    assert set(MOVES) <= used | unused and not used & unused
 
 
+MOVES = ("marginal", "tilt", "rotation", "doublet", "column")
+FEW = {"column": "few features (below 1,000)"}
 WHY = {
-    ("nsfa", "dense"): {},
-    ("nsfa, isotropic", "dense"): {"doublet": "features have no noise of their own"},
-    ("nsfa, per element", "dense"): {"doublet": "a slab per loading"},
-    ("sfa", "dense"): {"doublet": "the number of factors is given"},
+    ("nsfa", "dense"): FEW,
+    ("nsfa, isotropic", "dense"): {"doublet": "features have no noise of their own", **FEW},
+    ("nsfa, per element", "dense"): dict.fromkeys(("doublet", "column"), "a slab per loading"),
+    ("sfa", "dense"): {"doublet": "the number of factors is given", **FEW},
     ("nsfa", "long"): dict.fromkeys(
         ("marginal", "doublet"), "too many features to go through one by one (from 3,000 on)"
     ),
-    ("nsfa", "sparse"): dict.fromkeys(("marginal", "doublet"), "the table is sparse, or in blocks"),
-    ("sfa", "sparse"): {"marginal": "the table is sparse, or in blocks", "doublet": "the number of factors is given"},
+    ("nsfa", "sparse"): {**dict.fromkeys(("marginal", "doublet"), "the table is sparse, or in blocks"), **FEW},
+    ("sfa", "sparse"): {
+        "marginal": "the table is sparse, or in blocks",
+        "doublet": "the number of factors is given",
+        **FEW,
+    },
     ("nsfa", "elsewhere"): {
         **dict.fromkeys(("marginal", "doublet"), "the table is sparse, or in blocks"),
-        **dict.fromkeys(("tilt", "rotation"), "missing entries cannot be drawn"),
+        **dict.fromkeys(("tilt", "rotation", "column"), "missing entries cannot be drawn"),
     },
-    ("nsfa, plain", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "moves='plain'"),
-    ("fa", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "the pattern is dense"),
-    ("bfrm", "dense"): dict.fromkeys(("marginal", "tilt", "rotation", "doublet"), "the pattern is two-level"),
+    ("nsfa", "device"): dict.fromkeys(("marginal", "doublet", "column"), "the table is on a device"),
+    ("nsfa, plain", "dense"): dict.fromkeys(MOVES, "moves='plain'"),
+    ("fa", "dense"): dict.fromkeys(MOVES, "the pattern is dense"),
+    ("bfrm", "dense"): dict.fromkeys(MOVES, "the pattern is two-level"),
 }
 
 
 @pytest.mark.parametrize(("name", "table"), WHY)
 def test_a_schedule_says_why_a_move_is_not_used(name, table):
     unused = schedule.build(SPECS[name], *TABLES[table]).unused
-    assert {name: why for name, why in unused if name in ("marginal", "tilt", "rotation", "doublet")} == WHY[
-        name, table
-    ]
+    assert {name: why for name, why in unused if name in MOVES} == WHY[name, table]
     assert len(unused) == len({move.name for move in unused})
 
 
@@ -145,6 +151,14 @@ def test_which_moves_a_sweep_has():
     assert [schedule.early_sweeps(tune) for tune in (0, 100, 250, 500, 1000)] == [200, 40, 100, 200, 200]
     plain = schedule.build(preset("nsfa", moves="plain"), 10, DENSE)
     assert plain.of_sweep(301) == plain.of_sweep(1) == plain.moves and plain.early == 0
+
+
+def test_whole_columns_are_drawn_in_every_fifth_sweep_of_tables_with_many_features():
+    for can in (DENSE, SPARSE):
+        plan = schedule.build(preset("nsfa"), schedule.COLUMNS_FROM, can, tune=500)
+        assert [n for n in range(1, 21) if "column" in names(plan.of_sweep(n))] == [5, 10, 15, 20]
+        every = names(plan.moves)
+        assert every.index("loadings") == every.index("column") + 1
 
 
 @pytest.mark.parametrize("table", ["long", "sparse"])

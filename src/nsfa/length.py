@@ -10,10 +10,12 @@ import numpy as np
 from nsfa.arrays import Floats
 from nsfa.data import Observed
 
-# Sweeps per kept draw where the user does not say: ``LEAST_THIN`` up to ``CHEAP`` entries, at most twelve from there
-# on, two from a third of ``LARGE`` up to ``LONG``, and one beyond that.
+# Sweeps per kept draw where the user does not say: at most twelve, and at least ``LEAST_THIN`` up to ``BIG`` entries,
+# ``BIG_THIN`` up to ``LONG``, and one beyond that; of counts, whose sweeps take longer, ``COUNTS_THIN`` from ``CHEAP``
+# to ``LONG``.
 SMALL, LARGE, GROWTH = 14_000, 700_000, 1.8
-LEAST_THIN, CHEAP, LONG = 4, 50_000, 2_000_000
+CHEAP, BIG, LONG = 50_000, 1_000_000, 2_000_000
+LEAST_THIN, BIG_THIN, COUNTS_THIN = 4, 3, 2
 # Warm-up where the user does not say: ``TUNE`` sweeps; ``SMALL_TUNE`` in small tables; in those with more than ``WORK``
 # / ``TUNE`` entries as many as go through ``WORK`` entries, but at least ``LEAST_TUNE``.
 TUNE, SMALL_TUNE, LEAST_TUNE, WORK = 500, 150, 100, 1_000_000_000
@@ -106,5 +108,6 @@ def default_thin(data: Observed) -> int:
     entries = max(1, data.shape[0] * data.shape[1])
     least = LEAST_THIN if entries <= CHEAP else 1
     if CHEAP < entries <= LONG and data.complete and data.likelihood != "binary":
-        least = 2
+        least = LEAST_THIN if entries <= BIG else BIG_THIN
+        least = COUNTS_THIN if data.likelihood == "counts" else least
     return max(least, int(min((entries / SMALL) ** GROWTH, LARGE / entries) / (1 if data.complete else 3)))

@@ -13,6 +13,7 @@ from nsfa.model.spec import Gamma, ModelSpec
 from nsfa.moves import (
     births,
     carried,
+    column,
     concentration,
     dense,
     doublet,
@@ -45,6 +46,8 @@ PARALLEL_FROM = 3000
 MARGINAL_EARLY = 200
 MARGINAL_SHARE = 0.4
 MARGINAL_PERIOD = 5
+# From this many features on, weak factors on some of them are slow to gain and lose users one by one.
+COLUMNS_FROM = 1000
 # Factors of many features come at once late in the warm-up; after it hardly one does, and every so-many sweeps try.
 LATE_PERIOD = 50
 # Warm-up begins with noise that falls from far above the data's variance: broad factors find their places before weak
@@ -234,6 +237,22 @@ def _pairs(spec: ModelSpec, can: frozenset[str]) -> Iterator[Move | Unused]:
             yield Unused(name, "missing entries cannot be drawn")
 
 
+def _column(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Move | Unused:
+    """Draws of whole columns, right before the loadings, or why there are none."""
+    why = _refusal(spec)
+    if why is None and spec.precision == "element":
+        why = "a slab per loading"
+    if why is None and "at once" in can:
+        why = "the table is on a device"
+    if why is None and "complete" not in can:
+        why = "missing entries cannot be drawn"
+    if why is None and n_features < COLUMNS_FROM:
+        why = f"few features (below {COLUMNS_FROM:,})"
+    if why is not None:
+        return Unused("column", why)
+    return Move("column", column.update_column, (SCORES, STATISTICS), (RESIDUAL,), when=FIFTH)
+
+
 def _refusal(spec: ModelSpec) -> str | None:
     """Why there are no moves before a sweep, or None."""
     if spec.pattern not in ("ibp", "finite"):
@@ -269,6 +288,7 @@ def _plain(spec: ModelSpec, n_features: int, can: frozenset[str], collapses: boo
     yield Move("slab precisions", update)
     if isinstance(spec.priors.loading_rate, Gamma):
         yield Move("slab rate", precisions.update_loading_rate)
+    yield _column(spec, n_features, can)
     # noise next to the loadings: it needs their residuals, which the sweep over rows leaves behind
     yield Move("loadings", _pattern_update(spec, n_features, can), (SCORES, STATISTICS), makes=(RESIDUAL,))
     isotropic = spec.noise == "isotropic"

@@ -8,7 +8,19 @@ import scipy.sparse as sp
 
 from cases import HOLES, case, centred
 from nsfa.data import observe
-from nsfa.kernels import Births, Doublets, Marginal, Own, Pairs, Scales, Splits, few_missing, get_kernels, numba_cpu
+from nsfa.kernels import (
+    Births,
+    Columns,
+    Doublets,
+    Marginal,
+    Own,
+    Pairs,
+    Scales,
+    Splits,
+    few_missing,
+    get_kernels,
+    numba_cpu,
+)
 
 pytestmark = pytest.mark.usefixtures("either_size")
 
@@ -431,6 +443,39 @@ def test_rotations_of_factors_that_every_feature_uses(rng):
         problem = Pairs(*parts, logit, np.array([2, 4]), np.zeros((6, 0)))
         get_kernels().rotate(problem, np.array([[0, 1]] * 20), 3)
         assert active.any(axis=1).all() and active[2, 0] and active[4, 1] and np.isfinite(G).all()
+
+
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("slab", [(0.0, 1.3), (1.7, 0.6)])
+@pytest.mark.parametrize("pseudo", [0.0, 0.4])
+@pytest.mark.parametrize("n_known", [0, 2])
+@pytest.mark.parametrize("strength", [1.0, 40.0])
+def test_columns(relative, slab, pseudo, n_known, strength, rng):
+    """Also where data say more of a loading than the exponential of a float can hold."""
+    active = rng.random((12, 5)) < 0.6
+    active[0] = True
+    G, X = np.where(active, strength * rng.normal(size=active.shape), 0.0), rng.normal(size=(9, 5))
+    Y = G @ X.T + 0.3 * rng.normal(size=(12, 9))
+    tau, precision, known = rng.gamma(4, 1, 12), rng.gamma(2, 1, 5), rng.normal(size=(12, n_known))
+    factors, log_odds, results = np.array([3, 0, 1, 4]), rng.normal(size=4), []
+    for name in ("reference", "numba"):
+        parts = G.copy(), active.copy(), active.sum(axis=0), precision.copy()
+        problem = Columns(*parts, Y @ X, X.T @ X, tau, relative, known, pseudo, 1.2, *slab)
+        get_kernels(name).draw_columns(problem, factors, log_odds, 7)
+        loadings, now, usage, slabs = parts
+        np.testing.assert_array_equal(now.sum(axis=0), usage)
+        np.testing.assert_array_equal(now, loadings != 0)
+        np.testing.assert_array_equal(loadings[:, 2], G[:, 2])
+        assert (slabs[factors] != precision[factors]).all() == (slab[0] > 0) and slabs[2] == precision[2]
+        results.append(parts)
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-7)
+    assert (results[0][1] != active).any() or strength > 1
+    if n_known and strength == 1:
+        parts = G.copy(), active.copy(), active.sum(axis=0), precision.copy()
+        unknown = Columns(*parts, Y @ X, X.T @ X, tau, relative, known[:, :0], pseudo, 1.2, *slab)
+        get_kernels().draw_columns(unknown, factors, log_odds, 7)
+        assert not np.allclose(parts[0], results[0][0]), "what is known has a say"
 
 
 def test_shears(rng):

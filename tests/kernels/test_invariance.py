@@ -4,13 +4,23 @@ Joint-distribution tests see little of a proposal that is forgotten in the ratio
 is not.
 """
 
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
 import pytest
 from scipy import stats as distributions
+from scipy.special import betaln
 
-from nsfa.kernels import Doublets, Pairs, get_kernels, pair_kernels, reference_rotation, rotation_kernels, streams
+from nsfa.kernels import (
+    Columns,
+    Doublets,
+    Pairs,
+    get_kernels,
+    pair_kernels,
+    reference_rotation,
+    rotation_kernels,
+    streams,
+)
 
 
 def pair_of_factors(rng):
@@ -105,6 +115,41 @@ def test_the_frame_of_a_pair_is_the_same_at_every_angle(used, wide, rng):
         frames.append(rotation_kernels._gather(0, 1, wide, problem, rows, work)[2])
         rotation_kernels._turn(0, 1, 0.7, problem)
     np.testing.assert_allclose(frames, np.tile(frames[0], (4, 1)), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("backend", ["reference", "numba"])
+@pytest.mark.parametrize("pseudo", [0.0, 0.4])
+def test_columns_have_the_patterns_and_slabs_of_their_posterior(pseudo, backend, rng):
+    """A column and its slab precision given the scores, against every pattern's probability by numerical integration."""
+    pair, stickiness, slab, size = pair_of_factors(rng), 1.3, (2.5, 1.2), {"reference": 3_000, "numba": 30_000}[backend]
+    n_features, X = len(pair.loadings), np.linalg.cholesky(pair.gram).T
+    tau, known = np.array([0.8, 0.2, 0.4, 0.1, 0.2]), 0.3 * rng.normal(size=(n_features, 1))
+    cross = pair.excess + pair.loadings @ pair.gram
+    problem = Columns(
+        pair.loadings, pair.active, pair.usage, np.array([2.0, 0.7]), cross, X.T @ X, tau, True, known, pseudo, stickiness,
+        *slab,
+    )  # fmt: skip
+    patterns = [use for use in product([False, True], repeat=n_features) if any(use) or pseudo]
+    number, slabs, logs = np.zeros(len(patterns)), [], np.linspace(-5.0, 4.0, 1001)
+    for key in range(size):
+        m = problem.usage[0]
+        odds = np.random.default_rng([key, 1]).beta(m + pseudo, n_features - m + stickiness)
+        get_kernels(backend).draw_columns(problem, np.array([0]), np.array([np.log(odds) - np.log1p(-odds)]), key)
+        number[patterns.index(tuple(problem.active[:, 0].tolist()))] += 1
+        slabs.append(np.log(problem.loading_precision[0]))
+    precision, power, left = np.exp(logs), X[:, 0] @ X[:, 0], cross[:, 0] - pair.loadings[:, 1] * pair.gram[0, 1]
+    bayes = 0.5 * (np.log(precision / (precision + power)) + tau[:, None] * left[:, None] ** 2 / (precision + power))
+    weight = np.array([
+        betaln(sum(use) + pseudo, n_features - sum(use) + stickiness) + (bayes + known)[list(use)].sum(axis=0)
+        + slab[0] * logs - slab[1] * precision for use in patterns
+    ])  # fmt: skip
+    share = np.exp(weight - weight.max())
+    chance, expected = share.sum(axis=1) / share.sum(), share.sum(axis=1) / share.sum() * size
+    assert chance.max() < 0.7, "one pattern alone would notice nothing"
+    # patterns one after another are not quite independent
+    z = (number - expected) / np.sqrt(expected * (1 - chance))
+    assert np.abs(z).max() < 6 and z @ z < 4 * len(z), np.round(z, 1)
+    assert distance(np.array(slabs), logs, np.log(share.sum(axis=0))) > 1e-3
 
 
 def keys_of(slabs):

@@ -141,6 +141,30 @@ class Pairs(NamedTuple):
     known: Floats
 
 
+class Columns(NamedTuple):
+    """What draws of whole columns need; the first four are changed in place.
+
+    loadings and active (D, K) in C order; usage and loading_precision (K,), in units of the noise where ``relative``;
+    cross (D, K) with nothing missing; gram (K, K); noise_precision (D,); ``known`` (D, K₀) is added to the log odds.
+    Probabilities are Beta(pseudo, stickiness); where pseudo is 0, as under the buffet, some feature uses every factor.
+    Slab precisions are Gamma(shape, rate); where shape is 0 they are held.
+    """
+
+    loadings: Floats
+    active: Bools
+    usage: Ints
+    loading_precision: Floats
+    cross: Floats
+    gram: Floats
+    noise_precision: Floats
+    relative: bool
+    known: Floats
+    pseudo: float
+    stickiness: float
+    shape: float
+    rate: float
+
+
 class Own(NamedTuple):
     """The factors used by one feature alone.
 
@@ -331,6 +355,9 @@ class Kernels(Protocol):
 
     def rotate(self, problem: Pairs, pairs: Ints, key: int) -> int:
         """Rotate ``pairs`` (P, 2) of factors, in place; returns how many were accepted. See ``moves.rotation``."""
+
+    def draw_columns(self, problem: Columns, factors: Ints, log_odds: Floats, key: int) -> None:
+        """Draw the columns of ``factors`` in turn, in place, from log odds that are theirs; see ``moves.column``."""
 
     def rescale(self, problem: Scales, key: int) -> Floats:
         """What every factor's scores and loadings are multiplied by, (2, K), by slice sampling; see ``moves.scale``."""

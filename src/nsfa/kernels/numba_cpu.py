@@ -21,6 +21,7 @@ from nsfa.kernels import (
     birth_kernels,
     block_kernels,
     carried_kernels,
+    column_kernels,
     doublet_kernels,
     factor_kernels,
     few_missing,
@@ -42,7 +43,20 @@ from nsfa.kernels.streams import Numbers, numbered
 
 if TYPE_CHECKING:
     from nsfa.arrays import Bools, Floats, Ints
-    from nsfa.kernels import Births, Centred, Doublets, Hidden, Holes, Marginal, Pairs, Projection, Rows, Scales, Splits
+    from nsfa.kernels import (
+        Births,
+        Centred,
+        Columns,
+        Doublets,
+        Hidden,
+        Holes,
+        Marginal,
+        Pairs,
+        Projection,
+        Rows,
+        Scales,
+        Splits,
+    )
 
 # Below this many matrix entries a chunk of work is not worth a thread.
 _WORTH_A_THREAD = 20_000
@@ -199,6 +213,9 @@ class NumbaKernels:
 
     def rotate(self, problem: Pairs, pairs: Ints, key: int) -> int:
         return int(rotation_kernels.rotate_pairs(problem, pairs, np.uint64(key)))
+
+    def draw_columns(self, problem: Columns, factors: Ints, log_odds: Floats, key: int) -> None:
+        column_kernels.draw_columns(problem, factors, log_odds, np.uint64(key))
 
     def rescale(self, problem: Scales, key: int) -> Floats:
         return factor_kernels.rescale(problem, np.uint64(key))  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 from nsfa.kernels import Born, Own, few_missing, products, reference_carried, reference_latent
+from nsfa.kernels.reference_columns import draw_columns
 from nsfa.kernels.reference_doublets import doublets
 from nsfa.kernels.reference_modules import climb
 from nsfa.kernels.reference_moves import (
@@ -305,6 +306,7 @@ class ReferenceKernels:
         return sum(rotate_pair(problem, int(j), int(k), p, key) for p, (j, k) in enumerate(pairs))
 
     climb = staticmethod(climb)
+    draw_columns = staticmethod(draw_columns)
     draw_outliers = staticmethod(reference_latent.draw_outliers)
     draw_concentrations = staticmethod(reference_latent.draw_concentrations)
     draw_rates = staticmethod(reference_latent.draw_rates)

@@ -226,7 +226,7 @@ def tilt_pair(problem: Pairs, k: int, j: int, p: int, key: int) -> int:
     slab = np.broadcast_to(problem.loading_precision, problem.loadings.shape)[rows, j]
     g, a, tilt = problem.loadings[rows, k], problem.noise_precision[rows] * power, problem.gram[k, j] / power
     h, wide = excess / power + problem.loadings[rows, j] + tilt * g, a * slab / (a + slab)
-    odds = problem.logit[j] + known_of(problem)[rows, j] + 0.5 * np.log(slab / (slab + a))
+    odds = problem.logit[j] + known_of(problem.known, len(problem.gram))[rows, j] + 0.5 * np.log(slab / (slab + a))
     kept = problem.anchor[j] == rows
 
     def parts(c: float) -> tuple[Floats, Floats]:
@@ -283,9 +283,9 @@ def apply_step(problem: Pairs, before: Floats, step: Floats) -> None:
     problem.turn[:] = problem.turn @ step
 
 
-def known_of(problem: Pairs) -> Floats:
+def known_of(known: Floats, n_factors: int) -> Floats:
     """What is known of every entry (D, K), zero beyond the factors that it is about."""
-    return np.pad(problem.known, ((0, 0), (0, problem.loadings.shape[1] - problem.known.shape[1])))
+    return np.pad(known, ((0, 0), (0, n_factors - known.shape[1])))
 
 
 def _weighted_median(values: Floats, weight: Floats) -> float:

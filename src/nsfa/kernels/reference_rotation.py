@@ -50,7 +50,7 @@ def rotate_pair(problem: Pairs, j: int, k: int, p: int, key: int) -> int:
     slab = np.broadcast_to(problem.loading_precision, problem.loadings.shape)[np.ix_(rows, pair)] @ narrow**2
     # a factor's anchor keeps it
     held = problem.anchor[pair] == rows[:, None]
-    logit = problem.logit[pair] + known_of(problem)[np.ix_(rows, pair)]
+    logit = problem.logit[pair] + known_of(problem.known, len(problem.gram))[np.ix_(rows, pair)]
 
     def conditional(i: int, used: Bools, angle: float) -> tuple[float, float, Floats, Floats]:
         """Of a pattern of feature i: its log weight without the data, what they add, mean and precision of g."""
