@@ -77,7 +77,10 @@ def test_info_says_how_far_the_deviations_of_genes_are_apart(tmp_path, rng, spre
 def test_info_says_which_moves_a_table_gets_and_why(tmp_path):
     short, long = (write_table(tmp_path / f"{n}.csv", n_genes=n, n_samples=8) for n in (20, 3000))
     said = run("info", short).stdout
-    assert "every fifth sweep: doublet" in said and "not used" not in said
+    assert "every fifth sweep: doublet" in said
+    assert [line.strip() for line in said.splitlines() if "not used" in line] == [
+        "not used, few features (below 1,000): column"
+    ]
     why = "not used, too many features to go through one by one (from 3,000 on): marginal\n"
     assert why in run("info", long).stdout
     found = read_json(run("info", long, "--json"))["moves"]
