@@ -33,6 +33,7 @@ from nsfa.samples import Samples
 from nsfa.state import State
 from test_geweke import (
     ALONE,
+    COLUMNS_ALONE,
     DOUBLET,
     KNOWN,
     MODULES,
@@ -304,8 +305,8 @@ def rotation_with_odds_of_all_features(patch):
 
 
 def column_with_the_odds_of_one_more_user(patch):
-    right = column.draw_log_gamma
-    patch.setattr(column, "draw_log_gamma", lambda rng, shape: right(rng, shape + 1))
+    right = column.draw_log_odds
+    patch.setattr(column, "draw_log_odds", lambda state, usage, *rest: right(state, usage + 1, *rest))
 
 
 def column_with_the_slab_rate_read_as_scale(patch):
@@ -321,6 +322,16 @@ def column_with_slabs_in_units_of_their_own(patch):
 def column_without_the_pseudo_count(patch):
     right = column.Columns
     patch.setattr(column, "Columns", lambda **k: right(**{**k, "pseudo": 0.01}))
+
+
+def column_with_loadings_of_too_much_noise(patch):
+    right = NumbaKernels.draw_columns
+
+    def wrong(self, problem, *rest):
+        right(self, problem, *rest)
+        problem.loadings[:] *= 1.2
+
+    patch.setattr(NumbaKernels, "draw_columns", wrong)
 
 
 def what_is_known_is_forgotten(patch):
@@ -555,6 +566,7 @@ MUTANTS = [
     (column_with_the_odds_of_one_more_user, *COLUMNS),
     (column_with_the_slab_rate_read_as_scale, *COLUMNS),
     (column_with_slabs_in_units_of_their_own, *COLUMNS),
+    (column_with_loadings_of_too_much_noise, *COLUMNS),
     (column_without_the_pseudo_count, *RUNS["sfa column"]),
     *(
         (what_is_known_is_forgotten, *with_known(f"nsfa {kind}"))
@@ -594,7 +606,7 @@ def test_mutant_is_caught(mutate, name, changes, monkeypatch):
     mutate(monkeypatch)
     if "tilt" in mutate.__name__:
         many_tilts(monkeypatch)
-    if "update_column" not in changes.get("without", ()):
+    if changes.get("without") in COLUMNS_ALONE:
         columns_everywhere(monkeypatch)
     if "module" in mutate.__name__:
         many_modules(monkeypatch)

@@ -254,7 +254,7 @@ def _column(spec: ModelSpec, n_features: int, can: frozenset[str]) -> Move | Unu
 
 
 def _refusal(spec: ModelSpec) -> str | None:
-    """Why there are no moves before a sweep, or None."""
+    """Why there are none of the moves that draw whole factors' pattern and loadings, or None."""
     if spec.pattern not in ("ibp", "finite"):
         return f"the pattern is {spec.pattern}"
     if spec.scores != "gaussian":

@@ -15,6 +15,7 @@ from nsfa.kernels import (
     Columns,
     Doublets,
     Pairs,
+    column_kernels,
     get_kernels,
     pair_kernels,
     reference_rotation,
@@ -118,38 +119,70 @@ def test_the_frame_of_a_pair_is_the_same_at_every_angle(used, wide, rng):
 
 
 @pytest.mark.parametrize("backend", ["reference", "numba"])
-@pytest.mark.parametrize("pseudo", [0.0, 0.4])
+@pytest.mark.parametrize("pseudo", [0.0, 0.4, 0.02])
 def test_columns_have_the_patterns_and_slabs_of_their_posterior(pseudo, backend, rng):
-    """A column and its slab precision given the scores, against every pattern's probability by numerical integration."""
-    pair, stickiness, slab, size = pair_of_factors(rng), 1.3, (2.5, 1.2), {"reference": 3_000, "numba": 30_000}[backend]
+    """A column and its slab precision given the scores, against every pattern's probability by numerical integration.
+
+    Every draw starts from an exact one. With a small pseudo-count the log odds of a factor without users go far down.
+    """
+    pair, stickiness, slab, size = pair_of_factors(rng), 1.3, (2.5, 1.2), {"reference": 3_000, "numba": 40_000}[backend]
     n_features, X = len(pair.loadings), np.linalg.cholesky(pair.gram).T
     tau, known = np.array([0.8, 0.2, 0.4, 0.1, 0.2]), 0.3 * rng.normal(size=(n_features, 1))
-    cross = pair.excess + pair.loadings @ pair.gram
+    power, cross, logs = pair.gram[0, 0], pair.excess + pair.loadings @ pair.gram, np.linspace(-5.0, 4.0, 1001)
     problem = Columns(
         pair.loadings, pair.active, pair.usage, np.array([2.0, 0.7]), cross, X.T @ X, tau, True, known, pseudo, stickiness,
         *slab,
     )  # fmt: skip
-    patterns = [use for use in product([False, True], repeat=n_features) if any(use) or pseudo]
-    number, slabs, logs = np.zeros(len(patterns)), [], np.linspace(-5.0, 4.0, 1001)
-    for key in range(size):
-        m = problem.usage[0]
-        odds = np.random.default_rng([key, 1]).beta(m + pseudo, n_features - m + stickiness)
-        get_kernels(backend).draw_columns(problem, np.array([0]), np.array([np.log(odds) - np.log1p(-odds)]), key)
-        number[patterns.index(tuple(problem.active[:, 0].tolist()))] += 1
-        slabs.append(np.log(problem.loading_precision[0]))
-    precision, power, left = np.exp(logs), X[:, 0] @ X[:, 0], cross[:, 0] - pair.loadings[:, 1] * pair.gram[0, 1]
-    bayes = 0.5 * (np.log(precision / (precision + power)) + tau[:, None] * left[:, None] ** 2 / (precision + power))
-    weight = np.array([
-        betaln(sum(use) + pseudo, n_features - sum(use) + stickiness) + (bayes + known)[list(use)].sum(axis=0)
-        + slab[0] * logs - slab[1] * precision for use in patterns
-    ])  # fmt: skip
+    patterns = np.array([use for use in product([False, True], repeat=n_features) if any(use) or pseudo])
+    precision, left = np.exp(logs), tau * (cross[:, 0] - pair.loadings[:, 1] * pair.gram[0, 1])
+    bayes = 0.5 * (np.log(precision / (precision + power)) + left[:, None] ** 2 / tau[:, None] / (precision + power))
+    users = patterns.sum(axis=1)[:, None]
+    weight = betaln(users + pseudo, n_features - users + stickiness) + patterns @ (bayes + known)
+    weight += slab[0] * logs - slab[1] * precision
     share = np.exp(weight - weight.max())
-    chance, expected = share.sum(axis=1) / share.sum(), share.sum(axis=1) / share.sum() * size
-    assert chance.max() < 0.7, "one pattern alone would notice nothing"
-    # patterns one after another are not quite independent
-    z = (number - expected) / np.sqrt(expected * (1 - chance))
-    assert np.abs(z).max() < 6 and z @ z < 4 * len(z), np.round(z, 1)
+    chance = share.sum(axis=1) / share.sum()
+    number, slabs, noise = np.zeros(len(patterns)), [], []
+    for key, start in enumerate(rng.choice(share.size, size, p=share.ravel() / share.sum())):
+        use, at = divmod(start, len(logs))
+        problem.active[:, 0], problem.loadings[:, 0] = patterns[use], np.where(patterns[use], 0.1, 0.0)
+        problem.usage[0], problem.loading_precision[0] = users[use, 0], precision[at]
+        odds = np.exp(np.subtract(*log_gammas(rng, users[use, 0] + pseudo, n_features - users[use, 0] + stickiness)))
+        get_kernels(backend).draw_columns(problem, np.array([0]), np.array([np.log(odds)]), key)
+        number[np.flatnonzero((patterns == problem.active[:, 0]).all(axis=1))] += 1
+        slabs.append(np.log(problem.loading_precision[0]))
+        used, spread = problem.active[:, 0], tau * (problem.loading_precision[0] + power)
+        noise += ((problem.loadings[:, 0] - left / spread) * np.sqrt(spread))[used].tolist()
+    z = (number - size * chance) / np.sqrt(size * chance * (1 - chance))
+    assert np.abs(z).max() < 4.5 and z @ z < 3 * len(z), np.round(z, 1)
     assert distance(np.array(slabs), logs, np.log(share.sum(axis=0))) > 1e-3
+    assert distributions.kstest(noise, "norm").pvalue > 1e-3
+
+
+def log_gammas(rng, *shapes):
+    """Log of Gamma draws, also of small shapes."""
+    return [np.log(rng.standard_gamma(shape + 1)) - rng.standard_exponential() / shape for shape in shapes]
+
+
+def test_columns_whose_odds_are_beyond_all_bounds_stay_as_they_are(rng):
+    pair = pair_of_factors(rng)
+    before = pair.loadings.copy()
+    problem = Columns(
+        pair.loadings, pair.active, pair.usage, np.ones(2), pair.excess + before @ pair.gram, pair.gram, np.ones(5), True,
+        np.zeros((5, 0)), 0.0, 1.0, 2.0, 1.0,
+    )  # fmt: skip
+    for backend in ("reference", "numba"):
+        get_kernels(backend).draw_columns(problem, np.array([0, 1]), np.array([800.0, -2000.0]), 1)
+        np.testing.assert_array_equal(pair.loadings, before)
+
+
+@pytest.mark.parametrize("known", [-20.0, -30.0])
+def test_odds_of_a_column_that_nobody_is_likely_to_use(known):
+    """The probability of any user at all is smaller than what rounding leaves of one minus that of none."""
+    log_odds, log_bayes = np.linspace(-20.0, 0.0, 5), known + np.array([0.5, -0.3, 0.1])
+    mine = [column_kernels._log_column(x, 0.0, 0.0, 1.3, np.exp(log_bayes)) for x in log_odds]
+    total = np.logaddexp(0.0, log_odds[:, None] + log_bayes).sum(axis=1)
+    right = total + np.log(-np.expm1(-total)) - (1.3 + 3) * np.logaddexp(0.0, log_odds)
+    np.testing.assert_allclose(mine, right, atol=1e-5)
 
 
 def keys_of(slabs):

@@ -146,7 +146,7 @@ class Columns(NamedTuple):
 
     loadings and active (D, K) in C order; usage and loading_precision (K,), in units of the noise where ``relative``;
     cross (D, K) with nothing missing; gram (K, K); noise_precision (D,); ``known`` (D, K₀) is added to the log odds.
-    Probabilities are Beta(pseudo, stickiness); where pseudo is 0, as under the buffet, some feature uses every factor.
+    Probabilities are Beta(pseudo, stickiness); where pseudo is 0, as under the buffet, every factor has a user.
     Slab precisions are Gamma(shape, rate); where shape is 0 they are held.
     """
 

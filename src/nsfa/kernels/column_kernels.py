@@ -12,12 +12,13 @@ from nsfa.kernels.compiled import fast_exp, inline, jit, normal_at, uniform_pair
 from nsfa.kernels.streams import (
     COLUMN_WIDTH,
     EXTRA,
+    FEW_ODDS,
     LEAST_ODDS,
     LOG_SUM,
     MOST_BAYES,
+    MOST_LOG_SLAB,
     MOST_ODDS,
     MOST_SHRINKS,
-    MOST_STEPS,
 )
 
 # Rows of the work space, a column per feature: its product with the scores, half the square of that, the slab's unit,
@@ -51,29 +52,35 @@ def _weigh(k, slab, problem, work):
         variance = 1.0 / (scaled + work[_POWER, d])
         size = work[_FIT, d] * variance + (known[d] if known.shape[0] > 0 else 0.0)
         if size > MOST_BAYES:
-            cut += size - MOST_BAYES
-            size = MOST_BAYES
-        work[_BAYES, d] = math.sqrt(scaled * variance) * fast_exp(size)
+            # the square root may be tiny
+            size += 0.5 * math.log(scaled * variance)
+            cut += max(size - MOST_BAYES, 0.0)
+            work[_BAYES, d] = fast_exp(min(size, MOST_BAYES))
+        else:
+            work[_BAYES, d] = math.sqrt(scaled * variance) * fast_exp(size)
     return cut
 
 
 @jit
 def _log_column(log_odds, cut, pseudo, stickiness, bayes):
-    """Log density of the log odds, all loadings summed out; where ``pseudo`` is 0 some feature uses the factor."""
+    """Log density of the log odds, all loadings summed out; where ``pseudo`` is 0 some feature uses the factor.
+
+    Without ``cut``, which is the same whatever the odds and may be large.
+    """
     if not LEAST_ODDS <= log_odds <= MOST_ODDS:
         return -np.inf
     on, off = 1.0 / (1.0 + math.exp(-log_odds)), 1.0 / (1.0 + math.exp(log_odds))
-    total, product = cut, 1.0
+    total, product, number = 0.0, 1.0, 0.0
     for d in range(bayes.shape[0]):
         product *= off + on * bayes[d]
+        number += bayes[d]
         if product > _LARGE or product < 1.0 / _LARGE:
             total, product = total + math.log(product), 1.0
     total += math.log(product)
     if pseudo == 0.0:
-        # all patterns but the empty one
-        some = total - bayes.shape[0] * math.log(off)
-        if some <= 0.0:
-            return -np.inf
+        # all patterns but the empty one; where that has nearly all, of its complement rounding leaves nothing
+        some = cut + total - bayes.shape[0] * math.log(off)
+        some = some if some > FEW_ODDS else number * on / off
         total += math.log(-math.expm1(-some))
     return total + pseudo * math.log(on) + stickiness * math.log(off)
 
@@ -83,27 +90,25 @@ def _log_density(x, of_slab, k, now, problem, work):
     """Log density of the log slab precision, or of the log odds; ``now`` has both, and what ``_weigh`` cut off."""
     if not of_slab:
         return _log_column(x, now[2], problem.pseudo, problem.stickiness, work[_BAYES])
+    if abs(x) > MOST_LOG_SLAB:
+        return -np.inf
     slab = math.exp(x)
     cut = _weigh(k, slab, problem, work)
     column = _log_column(now[1], cut, problem.pseudo, problem.stickiness, work[_BAYES])
-    return problem.shape * x - problem.rate * slab + column
+    return problem.shape * x - problem.rate * slab + column + cut
 
 
 @jit
 def _slice(of_slab, p, k, now, problem, work, key):
-    """The slice step of ``reference_moves.slice_update``."""
+    """The slice step of ``reference_moves.slice_update``, its ends moved out as far as it takes."""
     first, start = (MOST_SHRINKS, now[0]) if of_slab else (0, now[1])
     u, v = uniform_pair(key, p, first)
     level = _log_density(start, of_slab, k, now, problem, work) + math.log(u)
     low = start - COLUMN_WIDTH * v
     high = low + COLUMN_WIDTH
-    for _ in range(MOST_STEPS):
-        if _log_density(low, of_slab, k, now, problem, work) <= level:
-            break
+    while _log_density(low, of_slab, k, now, problem, work) > level:
         low -= COLUMN_WIDTH
-    for _ in range(MOST_STEPS):
-        if _log_density(high, of_slab, k, now, problem, work) <= level:
-            break
+    while _log_density(high, of_slab, k, now, problem, work) > level:
         high += COLUMN_WIDTH
     for column in range(1, MOST_SHRINKS):
         x = low + (high - low) * uniform_pair(key, p, first + column)[0]
@@ -128,8 +133,8 @@ def _draw(p, k, now, problem, work, key):
         weight = odds * work[_BAYES, d]
         chance = weight / (1.0 + weight)
         if problem.pseudo == 0.0 and m == 0:
-            # one of those that are left uses it; the last one if rounding has left nothing
-            chance = chance / -math.expm1(-tail) if tail > 0.0 else 1.0
+            # one of those that are left uses it, whatever rounding has left of their weights
+            chance = chance / -math.expm1(-tail) if tail > 0.0 and d + 1 < work.shape[1] else 1.0
             tail -= math.log1p(weight)
         used = uniform_pair(key, p, EXTRA + d)[0] < chance
         problem.active[d, k], problem.loadings[d, k] = used, 0.0
@@ -147,8 +152,11 @@ def draw_columns(problem, factors, log_odds, key):
     work, now = np.empty((_ROWS, problem.loadings.shape[0])), np.empty(3)
     for p in range(factors.shape[0]):
         k = factors[p]
-        _gather(k, problem, work)
         now[0], now[1] = math.log(problem.loading_precision[k]), log_odds[p]
+        # beyond, where nothing can be told apart, the column stays: so the density is that within
+        if not (LEAST_ODDS <= now[1] <= MOST_ODDS and abs(now[0]) <= MOST_LOG_SLAB):
+            continue
+        _gather(k, problem, work)
         now[2] = _weigh(k, problem.loading_precision[k], problem, work)
         now[1] = _slice(False, p, k, now, problem, work, key)
         if problem.shape > 0.0:

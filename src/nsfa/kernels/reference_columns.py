@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit, log_expit
 
 from nsfa.kernels.reference_moves import known_of, slice_update
-from nsfa.kernels.streams import COLUMN_WIDTH, EXTRA, LEAST_ODDS, MOST_ODDS, MOST_SHRINKS, normals_at, uniform_pairs
+from nsfa.kernels.streams import (
+    COLUMN_WIDTH,
+    EXTRA,
+    LEAST_ODDS,
+    MOST_LOG_SLAB,
+    MOST_ODDS,
+    MOST_SHRINKS,
+    normals_at,
+    uniform_pairs,
+)
 
 if TYPE_CHECKING:
     from nsfa.arrays import Floats, Ints
@@ -18,7 +28,8 @@ if TYPE_CHECKING:
 def draw_columns(problem: Columns, factors: Ints, log_odds: Floats, key: int) -> None:
     """One factor after another: see ``moves.column``."""
     for p, (k, start) in enumerate(zip(factors.tolist(), log_odds.tolist(), strict=True)):
-        _draw_column(problem, k, start, p, key)
+        if LEAST_ODDS <= start <= MOST_ODDS and abs(np.log(problem.loading_precision[k])) <= MOST_LOG_SLAB:
+            _draw_column(problem, k, start, p, key)
 
 
 def _draw_column(problem: Columns, k: int, start: float, p: int, key: int) -> None:
@@ -32,7 +43,7 @@ def _draw_column(problem: Columns, k: int, start: float, p: int, key: int) -> No
         return out
 
     def log_density(x: float, log_slab: float) -> float:
-        if not LEAST_ODDS <= x <= MOST_ODDS:
+        if not (LEAST_ODDS <= x <= MOST_ODDS and abs(log_slab) <= MOST_LOG_SLAB):
             return -np.inf
         column = np.logaddexp(0.0, x + log_bayes(np.exp(log_slab))).sum()
         if problem.pseudo == 0:
@@ -41,9 +52,11 @@ def _draw_column(problem: Columns, k: int, start: float, p: int, key: int) -> No
         prior = problem.pseudo * log_expit(x) + (problem.stickiness + len(tau)) * log_expit(-x)
         return float(column + prior)
 
-    columns = iter(range(2 * MOST_SHRINKS))
+    columns = iter(range(MOST_SHRINKS))
     now = float(np.log(problem.loading_precision[k]))
-    x = slice_update(lambda x: log_density(x, now), start, COLUMN_WIDTH, lambda: uniform_pairs(key, p, next(columns)))
+    x = slice_update(
+        lambda x: log_density(x, now), start, COLUMN_WIDTH, lambda: uniform_pairs(key, p, next(columns)), math.inf
+    )
     if problem.shape > 0:
         columns = iter(range(MOST_SHRINKS, 2 * MOST_SHRINKS))
         now = slice_update(
@@ -51,6 +64,7 @@ def _draw_column(problem: Columns, k: int, start: float, p: int, key: int) -> No
             now,
             COLUMN_WIDTH,
             lambda: uniform_pairs(key, p, next(columns)),
+            math.inf,
         )
         problem.loading_precision[k] = np.exp(now)
     positions = EXTRA + np.arange(len(tau))

@@ -50,16 +50,19 @@ def log_scale_density(t: float, n: float, power: float, square: float, usage: in
     return float((n - usage) * t - 0.5 * power * np.exp(2 * t) - slab)
 
 
-def slice_update(f: Callable[[float], float], start: float, width: float, uniforms: Callable[[], Any]) -> float:
-    """One update by slice sampling with stepping out and shrinkage (Neal 2003)."""
+def slice_update(
+    f: Callable[[float], float], start: float, width: float, uniforms: Callable[[], Any], most: float = MOST_STEPS
+) -> float:
+    """One update by slice sampling with stepping out, ``most`` steps either way, and shrinkage (Neal 2003)."""
     u, v = (float(x) for x in uniforms())
     level = f(start) + np.log(u)
     low = start - width * v
     high = low + width
-    for _ in range(MOST_STEPS):
-        low -= width if f(low) > level else 0.0
-    for _ in range(MOST_STEPS):
-        high += width if f(high) > level else 0.0
+    steps = [0, 0]
+    while steps[0] < most and f(low) > level:
+        low, steps[0] = low - width, steps[0] + 1
+    while steps[1] < most and f(high) > level:
+        high, steps[1] = high + width, steps[1] + 1
     for _ in range(1, MOST_SHRINKS):
         x = low + (high - low) * float(uniforms()[0])
         if f(x) > level:

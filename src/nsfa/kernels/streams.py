@@ -58,11 +58,13 @@ ROTATION_UNIFORM = 0.05
 # than WIDEST or its inverse.
 ROTATION_SLABS = 0.5
 ROTATION_WIDEST = 1e3
-# Whole columns: the width of slices of log odds and log slab precisions, and what log odds are kept within. What the
-# exponent of a Bayes factor has beyond MOST_BAYES is the same whatever the odds; a product goes over into a sum of logs
-# before it leaves e to ± LOG_SUM behind.
+# Whole columns: the width of slices of log odds and log slab precisions, and what log odds, and the size of log slab
+# precisions, are kept within: a column where they are beyond stays as it is. Below FEW_ODDS, ω Σ BF stands for
+# Σ log(1 + ω BF). What the log of a Bayes factor has beyond MOST_BAYES is the same whatever the odds; a product goes
+# over into a sum of logs before it leaves e to ± LOG_SUM behind.
 COLUMN_WIDTH = 1.5
-LEAST_ODDS, MOST_ODDS = -60.0, 100.0
+LEAST_ODDS, MOST_ODDS, MOST_LOG_SLAB = -60.0, 100.0, 300.0
+FEW_ODDS = 1e-6
 MOST_BAYES = 100.0
 LOG_SUM = 400.0
 # Factors of two features: the spread of a proposed correlation in units of its standard error, the column of a new

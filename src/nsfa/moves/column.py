@@ -8,7 +8,7 @@ from nsfa.arrays import contiguous
 from nsfa.kernels import Columns
 from nsfa.kernels.streams import fresh_key
 from nsfa.model.spec import ModelSpec
-from nsfa.moves.loadings import draw_log_gamma, finite_pseudo_count
+from nsfa.moves.loadings import draw_log_odds, finite_pseudo_count
 from nsfa.samples import Samples
 from nsfa.state import State
 
@@ -31,10 +31,9 @@ def update_column(state: State, samples: Samples, spec: ModelSpec, rng: np.rando
     """
     if state.n_factors == 0:
         return
-    n_features, pseudo = len(state.noise_precision), finite_pseudo_count(state) if spec.pattern == "finite" else 0.0
+    pseudo = finite_pseudo_count(state) if spec.pattern == "finite" else 0.0
     factors = rng.permutation(state.n_factors)[:FACTORS]
-    usage, own = state.usage[factors], state.loading_precision.ndim == 1
-    log_odds = draw_log_gamma(rng, usage + pseudo) - draw_log_gamma(rng, n_features - usage + state.stickiness)
+    log_odds, own = draw_log_odds(state, state.usage[factors], pseudo, rng), state.loading_precision.ndim == 1
     problem = Columns(
         loadings=contiguous(state.loadings),
         active=contiguous(state.active),

@@ -75,13 +75,11 @@ def finite_pseudo_count(state: State) -> float:
 
 def draw_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
     """Anchor rows (K,) and prior logits (1, K) of the parallel buffet sweep."""
-    n_features, usage = len(state.noise_precision), state.usage
     anchor = _any_users(state, rng)
-    # a Beta(m, b) variable has odds Gamma(m)/Gamma(b); Beta(m, 1) is a uniform to the power 1/m
-    on = draw_log_gamma(rng, usage)
-    off = draw_log_gamma(rng, n_features - usage + state.stickiness)
-    log_u = -rng.standard_exponential(state.n_factors) / usage
-    return anchor, (on - off + log_u)[None, :]
+    log_odds = draw_log_odds(state, state.usage, 0.0, rng)
+    # Beta(m, 1) is a uniform to the power 1/m
+    log_u = -rng.standard_exponential(state.n_factors) / state.usage
+    return anchor, (log_odds + log_u)[None, :]
 
 
 def without_anchors(state: State, rng: Generator) -> tuple[Ints, Floats]:
@@ -103,9 +101,16 @@ def _any_users(state: State, rng: Generator) -> Ints:
 
 def draw_logits(state: State, rng: Generator) -> Floats:
     """Prior logits (1, K) of the parallel sweep with K fixed."""
-    on = draw_log_gamma(rng, state.usage + finite_pseudo_count(state))
-    off = draw_log_gamma(rng, len(state.noise_precision) - state.usage + state.stickiness)
-    return (on - off)[None, :]
+    return draw_log_odds(state, state.usage, finite_pseudo_count(state), rng)[None, :]
+
+
+def draw_log_odds(state: State, usage: Ints, pseudo: float, rng: Generator) -> Floats:
+    """Log odds of probabilities Beta(m + ``pseudo``, D − m + β), for factors with ``usage`` m.
+
+    A Beta(m, b) variable has the odds Gamma(m)/Gamma(b).
+    """
+    on = draw_log_gamma(rng, usage + pseudo)
+    return on - draw_log_gamma(rng, len(state.noise_precision) - usage + state.stickiness)
 
 
 def draw_log_gamma(rng: Generator, shape: Any) -> Floats:
