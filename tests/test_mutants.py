@@ -304,9 +304,9 @@ def rotation_with_odds_of_all_features(patch):
     patch.setattr(rotation, "draw_anchors", lambda state, rng: (right(state, rng)[0], right(state, rng)[1] + 0.7))
 
 
-def column_with_the_odds_of_one_more_user(patch):
-    right = column.draw_log_odds
-    patch.setattr(column, "draw_log_odds", lambda state, usage, *rest: right(state, usage + 1, *rest))
+def column_with_odds_of_one_more_feature_of_either_kind(patch):
+    right = loadings.draw_log_gamma
+    patch.setattr(loadings, "draw_log_gamma", lambda rng, shape: right(rng, shape + 1))
 
 
 def column_with_the_slab_rate_read_as_scale(patch):
@@ -563,7 +563,7 @@ MUTANTS = [
     (tilt_with_odds_of_all_features, *TILTS),
     (rotation_with_twice_the_slab_precision, *ROTATIONS),
     (rotation_with_odds_of_all_features, *ROTATIONS),
-    (column_with_the_odds_of_one_more_user, *COLUMNS),
+    (column_with_odds_of_one_more_feature_of_either_kind, *COLUMNS),
     (column_with_the_slab_rate_read_as_scale, *COLUMNS),
     (column_with_slabs_in_units_of_their_own, *COLUMNS),
     (column_with_loadings_of_too_much_noise, *COLUMNS),
