@@ -25,6 +25,10 @@ Generator = np.random.Generator
 
 # Tables of so many entries are small: making their residuals costs little beside a sweep, in time and in memory.
 SMALL = 5_000_000
+# Residuals count as no further from zero than so many standard deviations, so that single outliers decide nothing.
+CUT_OFF = 3.0
+# A sample with more than this share of a factor's power has that factor for its own.
+OWN = 0.5
 # So many times as many features as samples are many: products of all samples with each other cost little, then. With
 # fewer samples than this hardly any factor would rest on as many of them as factors must that come and go at once.
 MANY, LEAST_SAMPLES = 10, 30
@@ -378,6 +382,32 @@ class Samples:
             return None
         self._append(found[0])
         return found[1]
+
+    def unevenness(self, state: State, rng: Generator) -> Floats:
+        """How much more than chance the factors leave of each sample (N,), in standard deviations.
+
+        Chance is every feature's residuals shuffled over the samples, which leaves each its own distribution: sums over
+        the features of their squares then have a mean and a variance that need no shuffling. Missing entries as above.
+        """
+        left = self._left(state, rng)
+        left *= np.sqrt(state.noise_precision)[:, None]
+        square = np.minimum(left * left, CUT_OFF**2)
+        out: Floats = square.sum(axis=0)
+        return (out - out.mean()) / np.sqrt(max(float(square.var(axis=1).sum()), np.finfo(float).tiny))
+
+    def add_own(self, state: State, rng: Generator) -> Floats:
+        """Add factors that rest on one sample, for all samples without one; returns what is left there (D, new).
+
+        As loadings: their scores are √N in their sample and zero elsewhere. Missing entries as above.
+        """
+        power, size = self.scores**2, np.sqrt(self.n_samples)
+        owned = power.argmax(axis=0)[power.max(axis=0, initial=0.0) > OWN * power.sum(axis=0)]
+        new = np.setdiff1d(np.arange(self.n_samples), owned)
+        left: Floats = self._left(state, rng)[:, new] / size
+        scores = np.zeros((self.n_samples, len(new)))
+        scores[new, np.arange(len(new))] = size
+        self._append(scores)
+        return left
 
     def recorded(self) -> tuple[dict[str, float], dict[str, NDArray[np.float32]]]:
         """What a draw keeps of these samples: plain numbers, and arrays with a sample axis by their names in ``Draw``.

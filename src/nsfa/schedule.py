@@ -62,6 +62,10 @@ PRUNE_PERIOD = 10
 # sweeps at raised noise, under which they then find their places.
 SIMPLE_PARTS = 10
 
+# On tables of ``COLUMNS_FROM`` features and more with ten times as many of them as samples, every sample gets a factor of
+# its own after these shares of the warm-up: while others are still dropped, or before the last simple structures.
+SEEDS, LONG_SEEDS = (0.24, 0.32, 0.4, 0.48), (0.62, 0.66)
+
 # What a move may need, break or make: scores that belong to the factors there are; S and T of them; residuals. (q is
 # true until the intercepts are drawn, last of all.)
 SCORES, STATISTICS, RESIDUAL = "scores", "statistics", "residuals"
@@ -99,7 +103,8 @@ class Schedule:
 
     ``collapses`` says whether rows are drawn with the scores integrated out; then ``early`` sweeps all have the moves
     of the first sweeps. Where a chain ``anneals``, the first ``annealed`` sweeps have a cap on the noise precisions;
-    where it ``simplifies``, some sweeps of the warm-up begin with simple structure.
+    where it ``simplifies``, some sweeps of the warm-up begin with simple structure. ``seeds`` are those that begin with
+    a factor for each sample.
     """
 
     moves: tuple[Move, ...]
@@ -108,6 +113,7 @@ class Schedule:
     collapses: bool
     anneals: bool
     simplifies: bool
+    seeds: tuple[int, ...] = ()
 
     @property
     def early(self) -> int:
@@ -150,7 +156,8 @@ def build(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int = 0) 
     anneals = collapses and spec.likelihood != "binary"
     # ... and behind counts they follow the factors there are, so that more than rows must move
     simplifies = not collapses or spec.likelihood != "gaussian"
-    schedule = Schedule(moves, unused, tune, collapses, anneals, simplifies)
+    seeds = _seeds(spec, n_features, can, tune, simplifies)
+    schedule = Schedule(moves, unused, tune, collapses, anneals, simplifies, seeds)
     for number in (1, MARGINAL_PERIOD, LATE_PERIOD, 10**9, 10**9 + 1):
         check(schedule.of_sweep(number))
     return schedule
@@ -366,6 +373,15 @@ def simplifies(number: int, tune: int, spec: ModelSpec) -> bool:
     """Whether sweep ``number`` of a chain with ``tune`` warm-up sweeps begins with simple structure."""
     sparse = spec.pattern in ("ibp", "finite") and spec.scores == "gaussian" and spec.moves == "all"
     return sparse and _simple_sweep(number, tune)
+
+
+def _seeds(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int, simplifies: bool) -> tuple[int, ...]:
+    """Before which sweeps of the warm-up every sample gets a factor of its own."""
+    refused = _refusal(spec) or _module_refusal(spec)
+    large = n_features >= COLUMNS_FROM and {"dense", "small", "many features"} <= can
+    if refused is not None or not large or spec.likelihood != "gaussian" or tune < SHORT_TUNE:
+        return ()
+    return tuple(round(share * tune) for share in (LONG_SEEDS if simplifies else SEEDS))
 
 
 def _simple_sweep(number: int, tune: int) -> bool:

@@ -12,9 +12,10 @@ from nsfa.kernels import get_kernels
 from nsfa.metrics import match_factors
 from nsfa.model import Priors, preset
 from nsfa.moves.prune import log_worth, prune
+from nsfa.moves.seed import seed, uneven
 from nsfa.moves.simplify import add_directions, condense, simplify
-from nsfa.samples import Samples
-from nsfa.schedule import PARALLEL_FROM, condenses, simplifies
+from nsfa.samples import Samples, abilities
+from nsfa.schedule import PARALLEL_FROM, build, condenses, prunes, simplifies
 from nsfa.state import State
 
 N_FEATURES, N_SAMPLES, N_FACTORS = 400, 40, 3
@@ -260,3 +261,92 @@ def test_factors_of_which_something_is_known_keep_their_places(planted, rng):
     state.known = None
     prune(state, samples, preset("nsfa"))
     assert state.n_factors == 3
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_unevenness_is_what_shuffled_genes_show_by_chance(missing, rng):
+    """Heavy tails and genes of unequal noise are no difference between samples; one noisy sample is."""
+    sizes = np.exp(rng.normal(size=(N_FEATURES, 1)))
+    state = state_of(np.zeros((N_FEATURES, 0)))
+    state.noise_precision[:] = 1 / sizes[:, 0] ** 2
+    found = []
+    for _ in range(30):
+        table = sizes * rng.standard_t(3, size=(N_FEATURES, N_SAMPLES))
+        found.append(samples_of(table, state, np.zeros((N_SAMPLES, 0)), missing, rng).unevenness(state, rng))
+    assert abs(np.mean(found)) < 1e-12 and 0.9 < np.std(found) < 1.1 and np.max(found) < 5
+    assert not uneven(state, samples_of(table, state, np.zeros((N_SAMPLES, 0))), rng)
+    # one huge entry decides nothing
+    table[7, 3] = 1e4
+    assert not uneven(state, samples_of(table, state, np.zeros((N_SAMPLES, 0))), rng)
+    table[:, 3] *= 1.8
+    samples = samples_of(table, state, np.zeros((N_SAMPLES, 0)), missing, rng)
+    assert uneven(state, samples, rng) and samples.unevenness(state, rng).argmax() == 3
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_every_sample_gets_a_factor_of_its_own_but_those_that_have_one(missing, rng):
+    table = rng.normal(size=(N_FEATURES, N_SAMPLES))
+    # one factor of sample 5 alone, another of all samples
+    loadings = np.where(rng.random((N_FEATURES, 2)) < 0.5, rng.normal(size=(N_FEATURES, 2)), 0.0)
+    scores = np.column_stack([np.eye(N_SAMPLES)[5] * 6.0, rng.normal(size=N_SAMPLES)])
+    state = state_of(loadings)
+    samples = samples_of(table + loadings @ scores.T, state, scores, missing, rng)
+    seed(state, samples, rng)
+    state.check_invariants()
+    assert state.n_factors == 2 + N_SAMPLES - 1
+    new = samples.scores[:, 2:]
+    assert ((new != 0).sum(axis=0) == 1).all() and not new[5].any() and (new[new != 0] == np.sqrt(N_SAMPLES)).all()
+    np.testing.assert_allclose(samples.gram, refreshed(state, samples).gram)
+    if not missing:
+        # what is clear of a sample is what its factor says there, and its slab is as wide as that
+        left, fit = samples.data.values - loadings @ scores.T, state.loadings[:, 2:] @ new.T
+        clear = fit != 0
+        np.testing.assert_allclose(fit[clear], left[clear])
+        assert (np.abs(left[clear]) >= 2).all() and 0.02 < clear.mean() < 0.08
+        square = (state.loadings[:, 2:] ** 2).sum(axis=0)
+        np.testing.assert_allclose(state.loading_precision[2:], state.usage[2:] / square)
+    before = state.n_factors
+    seed(state, samples, rng)
+    assert state.n_factors == before
+
+
+def uneven_chain(rng, n_features=1000, gain=1.0):
+    """A chain past its seeds on a table in which some samples are noisier than others, or none."""
+    X = rng.normal(size=(60, n_features)) * np.exp(0.4 * gain * rng.normal(size=(60, 1)))
+    return Chain(Samples(observe(X), get_kernels()), preset("nsfa"), chain_generator(0, 0), 0, tune=100)
+
+
+@pytest.mark.parametrize("gain", [0.0, 1.0])
+def test_only_where_samples_differ_by_more_than_chance_a_chain_gives_them_factors(gain, rng):
+    chain = uneven_chain(rng, gain=gain)
+    assert chain.schedule.seeds == (24, 32, 40, 48)
+    for _ in range(24):
+        chain.sweep()
+    assert chain.uneven == bool(gain) and (chain.state.n_factors > 30) == bool(gain)
+    assert uneven_chain(rng, 990).schedule.seeds == ()
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "tune", "seeds"),
+    [
+        (preset("nsfa"), (1000, 100), 500, (120, 160, 200, 240)),
+        (preset("nsfa", noise="robust"), (1000, 100), 500, (120, 160, 200, 240)),
+        (preset("nsfa"), (3000, 100), 500, (310, 330)),
+        (preset("nsfa"), (999, 90), 500, ()),
+        (preset("nsfa"), (1000, 101), 500, ()),
+        (preset("nsfa"), (1000, 29), 500, ()),
+        (preset("nsfa"), (1000, 100), 99, ()),
+        (preset("nsfa", moves="plain"), (1000, 100), 500, ()),
+        (preset("nsfa", likelihood="counts"), (1000, 100), 500, ()),
+        (preset("sfa", n_components=5), (1000, 100), 500, ()),
+        (preset("fa", n_components=5), (1000, 100), 500, ()),
+        (preset("nsfa", precision="element"), (1000, 100), 500, ()),
+    ],
+)
+def test_which_warm_ups_give_samples_factors(spec, shape, tune, seeds, rng):
+    able = abilities(observe(rng.normal(size=shape[::-1])))
+    assert build(spec, shape[0], able, tune).seeds == seeds
+    # and none where values are elsewhere
+    assert build(spec, shape[0], able - {"dense"}, tune).seeds == ()
+    # simple structure and fewer factors come after them, or factors are still dropped
+    assert all(prunes(n // 10 * 10 + 10, tune, 100, spec) or simplifies(tune - 100, tune, spec) for n in seeds)

@@ -89,10 +89,15 @@ def add_directions(state: State, samples: Samples, rng: np.random.Generator) -> 
     """
     loadings = samples.add_directions(state, DIRECTIONS, BEYOND_NOISE, rng)
     if loadings is not None:
-        first, number = state.n_factors, loadings.shape[1]
-        state.add(np.tile(np.arange(len(loadings)), (number, 1)), loadings.T, None)
-        _keep_clear(state, np.arange(first, first + number), loadings, 0.0)
-        samples.refresh(state)
+        append(state, samples, loadings, 0.0)
+
+
+def append(state: State, samples: Samples, loadings: Floats, least: float) -> None:
+    """Add factors whose scores the samples have already, with loadings (D, new) of at least ``least`` noise units."""
+    first, number = state.n_factors, loadings.shape[1]
+    state.add(np.tile(np.arange(len(loadings)), (number, 1)), loadings.T, None)
+    _keep_clear(state, np.arange(first, first + number), loadings, least)
+    samples.refresh(state)
 
 
 def _broad(state: State) -> Ints:
