@@ -53,8 +53,8 @@ class Chain:
     ``tune`` sweeps are warm-up, of which the first may run at raised noise (``Schedule.annealed``). ``reports`` counts
     accepted and tried proposals of every move that may be refused. ``known`` is what ``State.know`` takes. Where the
     warm-up ends by itself, ``history`` has log p(Y | G, τ), K and the number of active loadings after each of its
-    sweeps, and ``warmed`` says which was the last, 0 before it is known. ``uneven`` says whether samples differed by more
-    than chance when the warm-up looked.
+    sweeps, and ``warmed`` says which was the last, 0 before it is known. ``uneven`` says whether samples differed by
+    more than chance when the warm-up looked.
     """
 
     def __init__(

@@ -62,8 +62,8 @@ PRUNE_PERIOD = 10
 # sweeps at raised noise, under which they then find their places.
 SIMPLE_PARTS = 10
 
-# On tables of ``COLUMNS_FROM`` features and more with ten times as many of them as samples, every sample gets a factor of
-# its own after these shares of the warm-up: while others are still dropped, or before the last simple structures.
+# On tables of ``COLUMNS_FROM`` features and more, ten times as many as samples, every sample gets a factor of its own
+# after these shares of the warm-up: while others are still dropped, or before the last simple structures.
 SEEDS, LONG_SEEDS = (0.24, 0.32, 0.4, 0.48), (0.62, 0.66)
 
 # What a move may need, break or make: scores that belong to the factors there are; S and T of them; residuals. (q is
