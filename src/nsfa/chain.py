@@ -19,13 +19,13 @@ from nsfa.model.start import initial_state
 from nsfa.moves.info import Info
 from nsfa.moves.noise import LARGEST
 from nsfa.moves.prune import prune
-from nsfa.moves.seed import seed, uneven
+from nsfa.moves.seed import seed, shared
 from nsfa.moves.simplify import add_directions, condense, simplify
 from nsfa.samples import Samples
 from nsfa.state import State
 
 # What a chain carries from sweep to sweep beside state, statistics and random stream: plain values, lists, arrays.
-_CARRIED = ("number", "seconds", "reports", "warmed", "history", "uneven")
+_CARRIED = ("number", "seconds", "reports", "warmed", "history", "seeding")
 
 
 class Sweep(NamedTuple):
@@ -53,8 +53,8 @@ class Chain:
     ``tune`` sweeps are warm-up, of which the first may run at raised noise (``Schedule.annealed``). ``reports`` counts
     accepted and tried proposals of every move that may be refused. ``known`` is what ``State.know`` takes. Where the
     warm-up ends by itself, ``history`` has log p(Y | G, τ), K and the number of active loadings after each of its
-    sweeps, and ``warmed`` says which was the last, 0 before it is known. ``uneven`` says whether samples differed by
-    more than chance when the warm-up looked.
+    sweeps, and ``warmed`` says which was the last, 0 before it is known. ``seeding`` says whether samples shared
+    what the factors left of them when the warm-up looked.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Chain:
         self.number = 0
         self.seconds = 0.0
         self.warmed = 0
-        self.uneven = False
+        self.seeding = False
         self.history: list[list[float]] = []
         self.reports = {move.name: [0, 0] for move in self.schedule.moves if move.reports}
         self.state = samples.place(initial_state((samples.n_features, samples.n_samples), spec, start))
@@ -114,8 +114,9 @@ class Chain:
                 add_directions(self.state, self.samples, self.rng)
             simplify(self.state, self.samples, self.spec)
         if self.number in plan.seeds:
-            self.uneven = self.uneven or uneven(self.state, self.samples, self.rng)
-            if self.uneven:
+            if self.number == plan.seeds[0]:
+                self.seeding = shared(self.state, self.samples, self.rng)
+            if self.seeding:
                 seed(self.state, self.samples, self.rng)
         for move in plan.of_sweep(self.number):
             info = move.update(self.state, self.samples, self.spec, self.rng)

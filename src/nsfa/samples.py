@@ -32,6 +32,8 @@ OWN = 0.5
 # So many times as many features as samples are many: products of all samples with each other cost little, then. With
 # fewer samples than this hardly any factor would rest on as many of them as factors must that come and go at once.
 MANY, LEAST_SAMPLES = 10, 30
+# With more samples than this, a factor for each is more than a warm-up can drop again in little time.
+MOST_SEEDED = 200
 
 
 class Samples:
@@ -74,7 +76,8 @@ class Samples:
 
         "whole": all samples are at hand. "complete": ``complete_cross`` gives T with nothing missing. "dense": values
         can be completed and gone through feature by feature; "small": so can their residuals, however many features.
-        "many features": there are ``MANY`` times as many as samples, and ``LEAST_SAMPLES`` of these.
+        "many features": there are ``MANY`` times as many as samples, and ``LEAST_SAMPLES`` of these; "seed": and
+        few enough samples for a factor each.
         "at once": features are not gone through one after another. "latent": ``draw_latent`` draws the values
         themselves, at the end of every sweep; "carry": they can go along with means, loadings and scores.
         """
@@ -383,26 +386,31 @@ class Samples:
         self._append(found[0])
         return found[1]
 
-    def unevenness(self, state: State, rng: Generator) -> Floats:
-        """How much more than chance the factors leave of each sample (N,), in standard deviations.
+    def likeness(self, state: State, rng: Generator) -> float:
+        """How alike samples are in what the factors leave of them, in units of what chance makes them.
 
-        Chance is every feature's residuals shuffled over the samples, which leaves each its own distribution: sums over
-        the features of their squares then have a mean and a variance that need no shuffling. Missing entries as above.
+        Mean square of D times every two samples' correlation over the D features, in units of the noise and cut off at
+        ``CUT_OFF`` of these. Missing entries are drawn first and forgotten afterwards.
         """
         left = self._left(state, rng)
         left *= np.sqrt(state.noise_precision)[:, None]
-        square = np.minimum(left * left, CUT_OFF**2)
-        out: Floats = square.sum(axis=0)
-        return (out - out.mean()) / np.sqrt(max(float(square.var(axis=1).sum()), np.finfo(float).tiny))
+        np.clip(left, -CUT_OFF, CUT_OFF, out=left)
+        products = left.T @ left
+        size = np.sqrt(np.maximum(products.diagonal(), np.finfo(float).tiny))
+        apart = np.triu_indices(self.n_samples, 1)
+        return float(self.n_features * ((products / np.outer(size, size))[apart] ** 2).mean())
 
-    def add_own(self, state: State, rng: Generator) -> Floats:
+    def add_own(self, state: State, rng: Generator) -> Floats | None:
         """Add factors that rest on one sample, for all samples without one; returns what is left there (D, new).
 
-        As loadings: their scores are √N in their sample and zero elsewhere. Missing entries as above.
+        As loadings: their scores are √N in their sample and zero elsewhere. None if all samples have one. Missing
+        entries as above.
         """
         power, size = self.scores**2, np.sqrt(self.n_samples)
         owned = power.argmax(axis=0)[power.max(axis=0, initial=0.0) > OWN * power.sum(axis=0)]
         new = np.setdiff1d(np.arange(self.n_samples), owned)
+        if len(new) == 0:
+            return None
         left: Floats = self._left(state, rng)[:, new] / size
         scores = np.zeros((self.n_samples, len(new)))
         scores[new, np.arange(len(new))] = size
@@ -475,7 +483,8 @@ def abilities(data: Observed) -> frozenset[str]:
     small = data.shape[0] * data.shape[1] <= SMALL
     many = data.shape[0] >= MANY * data.shape[1] and data.shape[1] >= LEAST_SAMPLES
     found = {"whole", "complete", "dense"} | ({"small"} if small else set())
-    return frozenset(found | ({"many features"} if many else set()))
+    seed = small and many and data.shape[1] <= MOST_SEEDED
+    return frozenset(found | ({"many features"} if many else set()) | ({"seed"} if seed else set()))
 
 
 def project(

@@ -62,8 +62,8 @@ PRUNE_PERIOD = 10
 # sweeps at raised noise, under which they then find their places.
 SIMPLE_PARTS = 10
 
-# On tables of ``COLUMNS_FROM`` features and more, ten times as many as samples, every sample gets a factor of its own
-# after these shares of the warm-up: while others are still dropped, or before the last simple structures.
+# On tables of ``COLUMNS_FROM`` features and more every sample gets a factor of its own after these shares of a warm-up,
+# if what the others leave is shared: while factors are still dropped, or before the last simple structures.
 SEEDS, LONG_SEEDS = (0.24, 0.32, 0.4, 0.48), (0.62, 0.66)
 
 # What a move may need, break or make: scores that belong to the factors there are; S and T of them; residuals. (q is
@@ -378,8 +378,10 @@ def simplifies(number: int, tune: int, spec: ModelSpec) -> bool:
 def _seeds(spec: ModelSpec, n_features: int, can: frozenset[str], tune: int, simplifies: bool) -> tuple[int, ...]:
     """Before which sweeps of the warm-up every sample gets a factor of its own."""
     refused = _refusal(spec) or _module_refusal(spec)
-    large = n_features >= COLUMNS_FROM and {"dense", "small", "many features"} <= can
-    if refused is not None or not large or spec.likelihood != "gaussian" or tune < SHORT_TUNE:
+    # values that are drawn follow the factors there are, and about means that are held all samples look alike
+    if refused is not None or spec.latent or not spec.priors.intercept:
+        return ()
+    if n_features < COLUMNS_FROM or "seed" not in can or tune < SHORT_TUNE:
         return ()
     return tuple(round(share * tune) for share in (LONG_SEEDS if simplifies else SEEDS))
 

@@ -1,6 +1,7 @@
 """What warm-up does beside the moves: drop what nothing asks for, add what noise does not explain, turn the rest."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ from nsfa.kernels import get_kernels
 from nsfa.metrics import match_factors
 from nsfa.model import Priors, preset
 from nsfa.moves.prune import log_worth, prune
-from nsfa.moves.seed import seed, uneven
+from nsfa.moves.seed import seed, shared
 from nsfa.moves.simplify import add_directions, condense, simplify
+from nsfa.passing import passing_abilities
 from nsfa.samples import Samples, abilities
 from nsfa.schedule import PARALLEL_FROM, build, condenses, prunes, simplifies
 from nsfa.state import State
@@ -263,90 +265,157 @@ def test_factors_of_which_something_is_known_keep_their_places(planted, rng):
     assert state.n_factors == 3
 
 
+def none_of(table, missing, rng):
+    """A state without factors, its means drawn, and its samples."""
+    state = state_of(np.zeros((len(table), 0)))
+    state.noise_precision[:] = 1 / table.var(axis=1)
+    state.intercept[:] = rng.normal(size=len(table)) * np.sqrt(table.var(axis=1) / table.shape[1])
+    return state, samples_of(table, state, np.zeros((table.shape[1], 0)), missing, rng)
+
+
 @pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_unevenness_is_what_shuffled_genes_show_by_chance(missing, rng):
-    """Heavy tails and genes of unequal noise are no difference between samples; one noisy sample is."""
-    sizes = np.exp(rng.normal(size=(N_FEATURES, 1)))
-    state = state_of(np.zeros((N_FEATURES, 0)))
-    state.noise_precision[:] = 1 / sizes[:, 0] ** 2
+def test_samples_are_as_alike_as_chance_makes_them_unless_they_share_something(missing, rng):
+    """Neither heavy tails, nor genes or samples of unequal noise, nor one huge entry make samples alike."""
+    sizes, n_features = np.exp(rng.normal(size=(1500, 1))), 1500
+    noisy = np.exp(0.1 * rng.normal(size=N_SAMPLES))
     found = []
-    for _ in range(30):
-        table = sizes * rng.standard_t(3, size=(N_FEATURES, N_SAMPLES))
-        found.append(samples_of(table, state, np.zeros((N_SAMPLES, 0)), missing, rng).unevenness(state, rng))
-    assert abs(np.mean(found)) < 1e-12 and 0.9 < np.std(found) < 1.1 and np.max(found) < 5
-    assert not uneven(state, samples_of(table, state, np.zeros((N_SAMPLES, 0))), rng)
-    # one huge entry decides nothing
-    table[7, 3] = 1e4
-    assert not uneven(state, samples_of(table, state, np.zeros((N_SAMPLES, 0))), rng)
-    table[:, 3] *= 1.8
-    samples = samples_of(table, state, np.zeros((N_SAMPLES, 0)), missing, rng)
-    assert uneven(state, samples, rng) and samples.unevenness(state, rng).argmax() == 3
+    for _ in range(20):
+        table = sizes * rng.standard_t(3, size=(n_features, N_SAMPLES)) * noisy
+        table[7, 3] = 1e4
+        state, samples = none_of(table, missing, rng)
+        found.append(samples.likeness(state, rng))
+        assert not shared(state, samples, rng)
+    # of 780 pairs the mean of squares of normal numbers; unequal noise adds a little
+    assert abs(np.mean(found) - 1) < 0.1 and 0.5 < np.std(found) / np.sqrt(2 / 780) < 2
+    # one factor on a tenth of the genes, as large as their noise
+    scores, users = rng.normal(size=N_SAMPLES), rng.random((n_features, 1)) < 0.1
+    table = sizes * (rng.normal(size=table.shape) + users * scores)
+    state, samples = none_of(table, missing, rng)
+    assert shared(state, samples, rng)
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_every_sample_gets_a_factor_of_its_own_but_those_that_have_one(missing, rng):
     table = rng.normal(size=(N_FEATURES, N_SAMPLES))
-    # one factor of sample 5 alone, another of all samples
-    loadings = np.where(rng.random((N_FEATURES, 2)) < 0.5, rng.normal(size=(N_FEATURES, 2)), 0.0)
-    scores = np.column_stack([np.eye(N_SAMPLES)[5] * 6.0, rng.normal(size=N_SAMPLES)])
+    # most of one factor is sample 5, less than half of another sample 7; a third rests on all
+    loadings = np.where(rng.random((N_FEATURES, 3)) < 0.5, rng.normal(size=(N_FEATURES, 3)), 0.0)
+    others = np.resize([1.0, -1.0], N_SAMPLES) / np.sqrt(N_SAMPLES - 1)
+    scores = np.column_stack([np.sqrt(0.4) * others, np.sqrt(0.6) * others, others])
+    scores[5, 0], scores[7, 1] = np.sqrt(0.6), np.sqrt(0.4)
+    scores *= 6.0
     state = state_of(loadings)
     samples = samples_of(table + loadings @ scores.T, state, scores, missing, rng)
     seed(state, samples, rng)
     state.check_invariants()
-    assert state.n_factors == 2 + N_SAMPLES - 1
-    new = samples.scores[:, 2:]
+    assert state.n_factors == 3 + N_SAMPLES - 1
+    new = samples.scores[:, 3:]
     assert ((new != 0).sum(axis=0) == 1).all() and not new[5].any() and (new[new != 0] == np.sqrt(N_SAMPLES)).all()
-    np.testing.assert_allclose(samples.gram, refreshed(state, samples).gram)
+    again = refreshed(state, samples)
+    np.testing.assert_allclose(samples.gram, again.gram)
+    np.testing.assert_allclose(samples.cross, again.cross)
+    square = (state.loadings[:, 3:] ** 2).sum(axis=0)
+    np.testing.assert_allclose(state.loading_precision[3:], state.usage[3:] / square)
+    fit = state.loadings[:, 3:] @ new.T
+    clear = fit != 0
+    assert 0.02 < clear.mean() < 0.08
     if not missing:
-        # what is clear of a sample is what its factor says there, and its slab is as wide as that
-        left, fit = samples.data.values - loadings @ scores.T, state.loadings[:, 2:] @ new.T
-        clear = fit != 0
+        # what is clear of a sample is what its factor says there
+        left = samples.data.values - loadings @ scores.T
         np.testing.assert_allclose(fit[clear], left[clear])
-        assert (np.abs(left[clear]) >= 2).all() and 0.02 < clear.mean() < 0.08
-        square = (state.loadings[:, 2:] ** 2).sum(axis=0)
-        np.testing.assert_allclose(state.loading_precision[2:], state.usage[2:] / square)
+        assert (np.abs(left[clear]) >= 2).all() and (np.abs(left[:, 6][~clear[:, 6]]) < 2).all()
     before = state.n_factors
     seed(state, samples, rng)
-    assert state.n_factors == before
+    assert state.n_factors == before and samples.valid
+    samples.rows(state)
 
 
-def uneven_chain(rng, n_features=1000, gain=1.0):
-    """A chain past its seeds on a table in which some samples are noisier than others, or none."""
-    X = rng.normal(size=(60, n_features)) * np.exp(0.4 * gain * rng.normal(size=(60, 1)))
-    return Chain(Samples(observe(X), get_kernels()), preset("nsfa"), chain_generator(0, 0), 0, tune=100)
+def sharing(rng, gain=1.0, n_features=1000):
+    """Samples × features: forty modules of twenty features each, of which nothing else is shared."""
+    X = rng.normal(size=(60, n_features))
+    for k in range(40):
+        X[:, 20 * k : 20 * k + 20] += gain * np.outer(rng.normal(size=60), rng.choice([-0.8, 0.8], 20))
+    return X
+
+
+def seeded(X, tune=100, **settings):
+    return Chain(Samples(observe(X), get_kernels()), preset("nsfa", **settings), chain_generator(0, 0), 0, tune=tune)
 
 
 @pytest.mark.parametrize("gain", [0.0, 1.0])
-def test_only_where_samples_differ_by_more_than_chance_a_chain_gives_them_factors(gain, rng):
-    chain = uneven_chain(rng, gain=gain)
+def test_only_where_something_is_shared_that_factors_leave_samples_get_their_own(gain, rng):
+    chain = seeded(sharing(rng, gain))
     assert chain.schedule.seeds == (24, 32, 40, 48)
     for _ in range(24):
         chain.sweep()
-    assert chain.uneven == bool(gain) and (chain.state.n_factors > 30) == bool(gain)
-    assert uneven_chain(rng, 990).schedule.seeds == ()
+    assert chain.seeding == bool(gain) and (chain.state.n_factors >= 60) == bool(gain)
+    # once begun it goes on, whatever is left; and so it does after a checkpoint
+    if gain:
+        again = seeded(sharing(np.random.default_rng(0), gain))
+        again.samples = Samples(chain.samples.data, chain.samples.kernels)
+        again.restore(copy.deepcopy(chain.snapshot()))
+        assert again.seeding
+        for _ in range(10):
+            chain.sweep()
+            again.sweep()
+        assert np.array_equal(chain.state.loadings, again.state.loadings)
+
+
+def test_checkpoints_of_former_versions_have_not_begun_to_seed(rng):
+    chain = seeded(sharing(rng))
+    snapshot = copy.deepcopy(chain.snapshot())
+    del snapshot["seeding"]
+    chain.restore(snapshot)
+    assert chain.seeding is False
+
+
+@pytest.mark.parametrize("n_features", [1000, 3000])
+def test_a_chain_whose_samples_all_have_factors_goes_on(n_features, rng):
+    """Each sample with genes of its own that deviate: nothing is left to be given."""
+    X = rng.normal(size=(30, n_features))
+    for n in range(30):
+        X[n, rng.random(n_features) < 0.1] += 4.0
+    chain = seeded(X)
+    for _ in range(70):
+        chain.sweep()
+        chain.seeding = True
+    chain.state.check_invariants()
 
 
 @pytest.mark.parametrize(
     ("spec", "shape", "tune", "seeds"),
     [
         (preset("nsfa"), (1000, 100), 500, (120, 160, 200, 240)),
-        (preset("nsfa", noise="robust"), (1000, 100), 500, (120, 160, 200, 240)),
+        (preset("nsfa"), (2000, 200), 500, (120, 160, 200, 240)),
         (preset("nsfa"), (3000, 100), 500, (310, 330)),
         (preset("nsfa"), (999, 90), 500, ()),
         (preset("nsfa"), (1000, 101), 500, ()),
         (preset("nsfa"), (1000, 29), 500, ()),
+        (preset("nsfa"), (2010, 201), 500, ()),
         (preset("nsfa"), (1000, 100), 99, ()),
         (preset("nsfa", moves="plain"), (1000, 100), 500, ()),
+        (preset("nsfa", noise="robust"), (1000, 100), 500, ()),
         (preset("nsfa", likelihood="counts"), (1000, 100), 500, ()),
+        (preset("nsfa", likelihood="binary"), (1000, 100), 500, ()),
         (preset("sfa", n_components=5), (1000, 100), 500, ()),
         (preset("fa", n_components=5), (1000, 100), 500, ()),
         (preset("nsfa", precision="element"), (1000, 100), 500, ()),
+        (preset("nsfa", precision="shared"), (1000, 100), 500, ()),
+        (preset("nsfa", priors=Priors.learned()), (1000, 100), 500, ()),
+        (preset("nsfa", priors=replace(Priors(), intercept=False)), (1000, 100), 500, ()),
     ],
 )
 def test_which_warm_ups_give_samples_factors(spec, shape, tune, seeds, rng):
     able = abilities(observe(rng.normal(size=shape[::-1])))
-    assert build(spec, shape[0], able, tune).seeds == seeds
-    # and none where values are elsewhere
-    assert build(spec, shape[0], able - {"dense"}, tune).seeds == ()
-    # simple structure and fewer factors come after them, or factors are still dropped
-    assert all(prunes(n // 10 * 10 + 10, tune, 100, spec) or simplifies(tune - 100, tune, spec) for n in seeds)
+    plan = build(spec, shape[0], able, tune)
+    assert plan.seeds == seeds
+    # what they bring is dropped again, or turned to simple structure
+    for n in seeds:
+        later = range(n + 1, tune)
+        assert any(
+            prunes(m, tune, plan.annealed, spec) or (plan.simplifies and simplifies(m, tune, spec)) for m in later
+        )
+
+
+def test_tables_elsewhere_have_no_seeds(rng):
+    able = passing_abilities(False) | abilities(observe(sp.csr_matrix(rng.normal(size=(50, 1000)))))
+    assert build(preset("nsfa"), 1000, able, 500).seeds == ()
