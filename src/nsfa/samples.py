@@ -400,17 +400,15 @@ class Samples:
         apart = np.triu_indices(self.n_samples, 1)
         return float(self.n_features * ((products / np.outer(size, size))[apart] ** 2).mean())
 
-    def add_own(self, state: State, rng: Generator) -> Floats | None:
+    def add_own(self, state: State, rng: Generator) -> Floats:
         """Add factors that rest on one sample, for all samples without one; returns what is left there (D, new).
 
-        As loadings: their scores are √N in their sample and zero elsewhere. None if all samples have one. Missing
-        entries as above.
+        As loadings: their scores are √N in their sample and zero elsewhere. Missing entries as above; ``refresh`` must
+        follow, even if all samples have one.
         """
         power, size = self.scores**2, np.sqrt(self.n_samples)
         owned = power.argmax(axis=0)[power.max(axis=0, initial=0.0) > OWN * power.sum(axis=0)]
         new = np.setdiff1d(np.arange(self.n_samples), owned)
-        if len(new) == 0:
-            return None
         left: Floats = self._left(state, rng)[:, new] / size
         scores = np.zeros((self.n_samples, len(new)))
         scores[new, np.arange(len(new))] = size

@@ -285,6 +285,9 @@ def test_samples_are_as_alike_as_chance_makes_them_unless_they_share_something(m
         state, samples = none_of(table, missing, rng)
         found.append(samples.likeness(state, rng))
         assert not shared(state, samples, rng)
+    # nor does a gene whose noise the chain has not found yet
+    state.noise_precision[7] *= 1e6
+    assert not shared(state, samples, rng)
     # of 780 pairs the mean of squares of normal numbers; unequal noise adds a little
     assert abs(np.mean(found) - 1) < 0.1 and 0.5 < np.std(found) / np.sqrt(2 / 780) < 2
     # one factor on a tenth of the genes, as large as their noise

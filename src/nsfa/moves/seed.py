@@ -36,6 +36,4 @@ def seed(state: State, samples: Samples, rng: np.random.Generator) -> None:
     Missing entries are drawn first and forgotten afterwards. Changes the state, the scores and the statistics. Cost
     O(D N (K + N)).
     """
-    loadings = samples.add_own(state, rng)
-    if loadings is not None:
-        append(state, samples, loadings, KEPT_FROM / np.sqrt(samples.n_samples))
+    append(state, samples, samples.add_own(state, rng), KEPT_FROM / np.sqrt(samples.n_samples))
